@@ -1,0 +1,273 @@
+/*
+ * backward.c - from the loss back through the recorded calls.
+ *
+ * First a walk that marks what lies on a path to the loss and counts, for each leaf, the uses
+ * whose gradients will arrive.  Then the replay: each marked call gets the gradient of its
+ * output, delivers those of its inputs and lets go of what it saved.  The first gradient of a
+ * tensor is written, later ones are added; where an operator hands its gradient through
+ * unchanged (add, reshape) the storage is shared until someone must add to it.
+ *
+ * The gradient of a leaf is formed in fresh memory and joined to what earlier backwards left
+ * only when it is complete.
+ */
+#include <string.h>
+
+#include "autograd/tape_impl.h"
+#include "core/kernels/elementwise.h"
+
+static bool is_outer_leaf(const ls_tensor *t)
+{
+    return !t->tape;
+}
+
+static void mark_use(ls_tensor *t)
+{
+    if (is_outer_leaf(t)) {
+        if (t->pending++ == 0 && !t->marked) {
+            t->grad_before = t->grad;
+            t->grad        = NULL;
+        }
+    }
+    t->marked = true;
+}
+
+ls_status ls__mark(ls_tape *tape, ls_tensor *root)
+{
+    root->marked = true;
+    for (ls_node *n = tape->last; n; n = n->prev) {
+        if (!n->out->marked)
+            continue;
+        if (n->consumed)
+            return ls_fail(LS_ESTATE, "backward: the values that %s saved are used up; the first "
+                                      "backward must retain them",
+                           n->op->name);
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i]->requires_grad)
+                mark_use(n->in[i]);
+        for (ls__leaf *l = n->op->replay ? n->extra : NULL; l; l = l->prev)
+            mark_use(l->leaf);
+    }
+    return LS_OK;
+}
+
+/* Takes marks and counts back; a leaf whose backward did not finish keeps its old gradient. */
+static void unmark_leaf(ls_tensor *t)
+{
+    if (!is_outer_leaf(t) || !t->marked)
+        return;
+    if (t->pending) {
+        ls_storage_release(t->grad);
+        t->grad = t->grad_before;
+    }
+    t->grad_before = NULL;
+    t->pending     = 0;
+    t->marked      = false;
+}
+
+static void unmark_all(ls_tape *tape)
+{
+    for (ls_node *n = tape->last; n; n = n->prev) {
+        for (int i = 0; i < n->n_in; i++) {
+            unmark_leaf(n->in[i]);
+            n->in[i]->marked = false;
+        }
+        for (ls__leaf *l = n->op->replay ? n->extra : NULL; l; l = l->prev)
+            unmark_leaf(l->leaf);
+        n->out->marked = false;
+    }
+}
+
+static ls_storage *new_grad(const ls_tensor *t)
+{
+    return ls_storage_new((size_t)ls_tensor_numel(t) * sizeof(ls_real),
+                          is_outer_leaf(t) ? LS_MEM_GRADS : LS_MEM_ACTIVATIONS);
+}
+
+/* A gradient that nobody shares, so that it can be added to. */
+static ls_status own_grad(ls_tensor *t)
+{
+    if (t->grad->refs == 1)
+        return LS_OK;
+    ls_storage *copy = new_grad(t);
+    if (!copy)
+        return LS_ENOMEM;
+    memcpy(copy->data, t->grad->data, t->grad->bytes);
+    ls_storage_release(t->grad);
+    t->grad = copy;
+    return LS_OK;
+}
+
+ls_status ls__grad_open(ls_tensor *t, ls_grad *out)
+{
+    bool      add    = t->grad != NULL;
+    ls_status status = LS_OK;
+
+    if (add)
+        status = own_grad(t);
+    else if (!(t->grad = new_grad(t)))
+        status = LS_ENOMEM;
+    if (!status)
+        *out = (ls_grad){t->grad->data, add};
+    return status;
+}
+
+ls_status ls__grad_pass(ls_tensor *t, ls_storage *grad)
+{
+    if (!t->grad && !is_outer_leaf(t)) {
+        t->grad = ls_storage_retain(grad);
+        return LS_OK;
+    }
+    ls_grad   into;
+    ls_status status = ls__grad_open(t, &into);
+    if (status)
+        return status;
+    if (into.add)
+        ls_k_add_to(into.data, grad->data, ls_tensor_numel(t));
+    else
+        memcpy(into.data, grad->data, grad->bytes);
+    return LS_OK;
+}
+
+ls_status ls__leaf_used(ls_tape *tape, ls_tensor *leaf)
+{
+    if (!is_outer_leaf(leaf) || --leaf->pending > 0)
+        return LS_OK;
+    if (leaf->grad && leaf->grad_before) {
+        ls_k_add_to(leaf->grad->data, leaf->grad_before->data, ls_tensor_numel(leaf));
+        ls_storage_release(leaf->grad_before);
+    } else if (leaf->grad_before) {
+        leaf->grad = leaf->grad_before;
+    }
+    leaf->grad_before = NULL;
+    return tape->on_leaf ? tape->on_leaf(tape->on_leaf_context, leaf) : LS_OK;
+}
+
+static bool is_passed(const ls_node *n, int i)
+{
+    return n->op->passes & (1u << i) && ls_tensor_numel(n->in[i]) == ls_tensor_numel(n->out);
+}
+
+/* Gradients of the inputs: passed on where they are dout itself, else formed by the operator. */
+static ls_status deliver(ls_node *n)
+{
+    ls_grad   din[LS_MAX_INPUTS] = {{0}};
+    bool      work               = false;
+    ls_status status             = LS_OK;
+
+    for (int i = 0; i < n->n_in && !status; i++) {
+        if (!n->in[i]->requires_grad)
+            continue;
+        if (is_passed(n, i)) {
+            status = ls__grad_pass(n->in[i], n->out->grad);
+            continue;
+        }
+        /* an input that stands twice is written by its first place and added to by the next */
+        status = ls__grad_open(n->in[i], &din[i]);
+        work   = true;
+    }
+    if (status || !work)
+        return status;
+    if (n->backward_scratch_bytes) {
+        n->scratch = ls_mem_alloc(n->backward_scratch_bytes, LS_MEM_ACTIVATIONS);
+        if (!n->scratch)
+            return LS_ENOMEM;
+    }
+    n->op->backward(n, n->out->grad->data, din);
+    ls_mem_free(n->scratch, n->backward_scratch_bytes, LS_MEM_ACTIVATIONS);
+    n->scratch = NULL;
+    return LS_OK;
+}
+
+static void consume(ls_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->saves & (1u << i))
+            ls__tensor_let_go(n->in[i]);
+    if (n->saves & LS_SAVE_OUT)
+        ls__tensor_let_go(n->out);
+    ls_storage_release(n->aux);
+    n->aux      = NULL;
+    n->consumed = true;
+}
+
+/* A marked call may get no gradient (a recomputed segment that ignores its input): its leaves are
+ * told all the same, or they would wait for ever. */
+static ls_status replay_call(ls_tape *tape, ls_node *n, bool retain)
+{
+    ls_status status = LS_OK;
+
+    if (n->out->grad)
+        status = n->op->replay ? n->op->replay(n) : deliver(n);
+    if (status)
+        return status;
+    ls_tensor_zero_grad(n->out);
+    if (!retain)
+        consume(n);
+    for (int i = 0; i < n->n_in && !status; i++)
+        if (n->in[i]->requires_grad)
+            status = ls__leaf_used(tape, n->in[i]);
+    return status;
+}
+
+ls_status ls__replay(ls_tape *tape, bool retain)
+{
+    ls_status status = LS_OK;
+
+    for (ls_node *n = tape->last; n && !status; n = n->prev)
+        if (n->out->marked)
+            status = replay_call(tape, n, retain);
+    return status;
+}
+
+static ls_status check_root(const ls_tape *tape, const ls_tensor *root, const ls_real *seed)
+{
+    ls_shape_text text;
+
+    if (tape->failed)
+        return tape->failed;
+    if (!root)
+        return ls_fail(LS_EINVAL, "backward: the loss is NULL");
+    if (root->tape != tape)
+        return ls_fail(LS_EINVAL, "backward: the loss belongs to another tape");
+    if (!root->node)
+        return ls_fail(LS_ESTATE, "backward: the loss depends on nothing that requires a gradient "
+                                  "(or recording was off)");
+    if (!seed && ls_tensor_numel(root) != 1)
+        return ls_fail(LS_ESHAPE, "backward: the loss has shape %s, want one element",
+                       ls_shape_print(&root->shape, &text));
+    return LS_OK;
+}
+
+static ls_status seed_root(ls_tensor *root, const ls_real *seed)
+{
+    root->grad = new_grad(root);
+    if (!root->grad)
+        return LS_ENOMEM;
+    if (seed)
+        memcpy(root->grad->data, seed, root->grad->bytes);
+    else
+        *(ls_real *)root->grad->data = 1;
+    return LS_OK;
+}
+
+ls_status ls_backward_with(ls_tape *tape, ls_tensor *root, const ls_backward_opts *opts)
+{
+    ls_status status = check_root(tape, root, opts->seed);
+
+    if (status)
+        return status;
+    status = ls__mark(tape, root);
+    if (!status)
+        status = seed_root(root, opts->seed);
+    if (!status)
+        status = ls__replay(tape, opts->retain);
+    unmark_all(tape);
+    if (status)
+        ls_tape_fail(tape, status);
+    return status;
+}
+
+ls_status ls_backward(ls_tape *tape, ls_tensor *loss)
+{
+    return ls_backward_with(tape, loss, &(ls_backward_opts){0});
+}

@@ -1,0 +1,111 @@
+/*
+ * op.h - what an operator is: one const table, and what its rules get to see.
+ *
+ *     infer     checks the inputs and plans the call: shape, dtype, scratch.  It alone may fail.
+ *     forward   writes call->out (and call->aux, which backward will want)
+ *     backward  gets the gradient of the output and writes, or adds, those of the inputs
+ *
+ * All memory that a call needs is named by infer's plan and provided by the tape, so the other
+ * rules cannot fail.  Gradients are row-major arrays of ls_real with the logical shape of
+ * their tensor.
+ */
+#ifndef LS_AUTOGRAD_OP_H
+#define LS_AUTOGRAD_OP_H
+
+#include "core/tensor.h"
+
+typedef struct ls_op ls_op;
+
+enum { LS_MAX_INPUTS = 8, LS_MAX_ATTRS = 8 };
+
+/* Which values backward reads; what no one reads is released. */
+enum {
+    LS_SAVE_NONE   = 0,
+    LS_SAVE_IN0    = 1 << 0,
+    LS_SAVE_IN1    = 1 << 1,
+    LS_SAVE_IN2    = 1 << 2,
+    LS_SAVE_IN3    = 1 << 3,
+    LS_SAVE_INPUTS = (1 << LS_MAX_INPUTS) - 1,
+    LS_SAVE_OUT    = 1 << LS_MAX_INPUTS
+};
+
+/* Numbers and one pointer that an operator's wrapper hands to its rules. */
+typedef struct {
+    int64_t     i[LS_MAX_ATTRS];
+    double      f[LS_MAX_ATTRS];
+    const void *p; /* borrowed; must live as long as the call */
+} ls_attr;
+
+/* Where random draws of a step come from (architecture.md, rule 1 of the law). */
+typedef struct {
+    uint64_t seed;
+    uint32_t step;
+    uint32_t first_sequence; /* index in the step of the micro-batch's first sequence */
+} ls_random;
+
+/* What infer decides.  Zeroed before the call, with saves set to the operator's. */
+typedef struct {
+    ls_shape shape;
+    ls_dtype dtype;
+    bool     view;                  /* out shares in[0]'s storage, with these: */
+    int64_t  stride[LS_MAX_DIMS];
+    int64_t  offset;
+    unsigned saves;
+    size_t   aux_bytes;              /* kept from forward to backward */
+    size_t   forward_scratch_bytes;  /* only while the rule runs */
+    size_t   backward_scratch_bytes;
+} ls_plan;
+
+/* One recorded call. */
+struct ls_node {
+    const ls_op *op;
+    int          n_in;
+    ls_tensor   *in[LS_MAX_INPUTS];
+    ls_tensor   *out;
+    ls_attr      attr;
+    ls_random    random;
+    uint32_t     site;     /* number of this call among the random ones of its step */
+    bool         training; /* dropout is on */
+    bool         recorded; /* a backward may follow */
+    unsigned     saves;
+    ls_storage  *aux;
+    void        *scratch;
+    size_t       backward_scratch_bytes;
+    bool         consumed; /* backward has used and released what was saved */
+    ls_tape     *tape;
+    void        *extra;    /* of boundary and recompute */
+    ls_node     *prev; /* recorded just before this one */
+};
+
+/*
+ * Where the gradient of an input goes.  data is NULL where none is wanted; add says that a
+ * gradient is there already and this one joins it, else every element is to be written.
+ */
+typedef struct {
+    ls_real *data;
+    bool     add;
+} ls_grad;
+
+struct ls_op {
+    const char *name;
+    int         n_in; /* -1: any number from 1 to LS_MAX_INPUTS */
+    ls_status (*infer)(const ls_node *call, ls_plan *plan);
+    void (*forward)(ls_node *call);
+    void (*backward)(const ls_node *call, const ls_real *dout, ls_grad *din);
+    unsigned saves;
+    bool     strided;     /* takes inputs of any strides; else the tape makes them contiguous */
+    bool     random;      /* takes a site */
+    unsigned passes;      /* inputs (bits) whose gradient is dout itself, same number of elements */
+    bool     is_boundary; /* takes no values, calls back in backward */
+};
+
+/* Writes or adds one value. */
+static inline void ls_grad_put(const ls_grad *g, int64_t i, ls_real value)
+{
+    if (g->add)
+        g->data[i] += value;
+    else
+        g->data[i] = value;
+}
+
+#endif

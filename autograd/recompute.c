@@ -1,0 +1,131 @@
+/*
+ * recompute.c - activation checkpointing.
+ *
+ * The first run records nothing but the leaves that it uses, so that their hook waits for this
+ * segment; each counts as one use.  The replay runs the segment again on a list of calls of
+ * its own, exchanges that one use for those of the calls, and goes back through them.
+ */
+#include "autograd/ops.h"
+#include "autograd/tape_impl.h"
+
+typedef struct {
+    ls__leaf  *leaves; /* first, so that ls__mark finds the list; see record_segment */
+    ls_segment run;
+    void      *context;
+    uint32_t   site;
+} segment;
+
+static ls_tensor *run_again(ls_tape *tape, const ls_node *call, const segment *s, ls_tensor *x)
+{
+    ls_random random = tape->random;
+    uint32_t  site   = tape->site;
+    bool      training = tape->training, grad = tape->grad;
+
+    tape->random   = call->random;
+    tape->site     = s->site;
+    tape->training = call->training;
+    tape->grad     = true;
+    ls_tensor *out = s->run(s->context, tape, x);
+    tape->random   = random;
+    tape->site     = site;
+    tape->training = training;
+    tape->grad     = grad;
+    return out;
+}
+
+/* The segment's one use of each leaf is over; those of its calls have been counted. */
+static ls_status exchange_uses(ls_tape *tape, const segment *s)
+{
+    ls_status status = LS_OK;
+
+    for (ls__leaf *l = s->leaves; l && !status; l = l->prev)
+        status = ls__leaf_used(tape, l->leaf);
+    return status;
+}
+
+static ls_status replay_inside(ls_tape *tape, ls_node *call, const segment *s)
+{
+    ls_tensor *x = ls__tape_alias(tape, call->in[0]);
+    if (!x)
+        return LS_ENOMEM;
+    x->requires_grad = call->in[0]->requires_grad;
+    ls_tensor *out   = run_again(tape, call, s, x);
+    if (!out)
+        return tape->failed;
+    if (!out->requires_grad)
+        return exchange_uses(tape, s);
+    out->grad        = ls_storage_retain(call->out->grad);
+    ls_status status = ls__mark(tape, out);
+    if (!status)
+        status = exchange_uses(tape, s);
+    if (!status)
+        status = ls__replay(tape, false);
+    if (!status && x->grad)
+        status = ls__grad_pass(call->in[0], x->grad);
+    ls_tensor_zero_grad(x);
+    return status;
+}
+
+static ls_status replay(ls_node *call)
+{
+    ls_tape  *tape  = call->tape;
+    ls_node  *outer = tape->last;
+    ls_scope  scope = ls_tape_scope_begin(tape);
+
+    tape->last       = NULL;
+    ls_status status = replay_inside(tape, call, call->attr.p);
+    for (ls_node *n = tape->last; n; n = n->prev) {
+        ls_storage_release(n->aux);
+        n->aux = NULL;
+    }
+    ls_tape_scope_end(tape, scope, NULL);
+    tape->last = outer;
+    return status;
+}
+
+const ls_op ls_op_recompute = {
+    .name = "recompute", .n_in = 1, .replay = replay, .saves = LS_SAVE_IN0};
+
+/* The first run: nothing recorded, leaves noted in s. */
+static ls_tensor *run_first(ls_tape *tape, segment *s, ls_tensor *x)
+{
+    ls_scope  scope    = ls_tape_scope_begin(tape);
+    ls__leaf *leaves   = tape->leaves;
+    bool      counting = tape->counting;
+
+    ls_tape_set_grad(tape, false);
+    tape->leaves   = NULL;
+    tape->counting = true;
+    s->site        = tape->site;
+    ls_tensor *out = s->run(s->context, tape, x);
+    s->leaves      = tape->leaves;
+    tape->leaves   = leaves;
+    tape->counting = counting;
+    ls_tape_set_grad(tape, true);
+    ls_tape_scope_end(tape, scope, out);
+    return out;
+}
+
+ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment run, void *context)
+{
+    if (tape->failed)
+        return NULL;
+    if (!x || !run)
+        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "recompute: NULL"));
+    if (!tape->grad) /* also inside another segment's first run, which notes the leaves */
+        return run(context, tape, x);
+    segment *s = ls__tape_alloc(tape, sizeof *s);
+    if (!s)
+        return NULL;
+    *s             = (segment){.run = run, .context = context};
+    ls_tensor *out = run_first(tape, s, x);
+    if (!out || (!x->requires_grad && !s->leaves))
+        return out;
+    ls_tensor *alias = ls__tape_alias(tape, out); /* out may be x itself */
+    ls_node   *call  = alias ? ls__tape_record(tape, &ls_op_recompute, x, alias) : NULL;
+    if (!call)
+        return NULL;
+    call->attr.p = s;
+    call->extra  = s->leaves;
+    return alias;
+}

@@ -1,0 +1,47 @@
+# The ctest `layering`: every #include against the table of docs/architecture.md, section 2.
+# cmake -DROOT=<top folder> -P layering.cmake
+set(allow_core "core")
+set(allow_autograd "core|autograd")
+set(allow_nn "core|autograd|nn")
+set(allow_optim "core|nn|optim")
+set(allow_data "core|data")
+set(allow_dist "core|autograd|nn|optim|dist")
+set(allow_dist_comm "core|dist/comm")
+set(allow_checkpoint "core|nn|optim|data|dist|checkpoint")
+set(allow_cli "core|autograd|nn|optim|data|dist|checkpoint|cli")
+
+# Third-party headers and the one file (or folder) that may know them.
+set(confined
+  "cblas.h=core/kernels/gemm.c" "cjson/cJSON.h=core/json.c" "zlib.h=core/gz.c"
+  "openssl/=core/sha256.c" "dnnl=core/kernels/gemm_bf16_" "oneapi/=core/kernels/gemm_bf16_"
+  "mpi.h=dist/comm/transport_mpi.c" "sys/socket.h=dist/comm/")
+
+set(failed 0)
+foreach(layer core autograd nn optim data dist checkpoint cli)
+  file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${layer}/*.c ${ROOT}/${layer}/*.h)
+  foreach(file ${files})
+    set(allowed ${allow_${layer}})
+    if(file MATCHES "^dist/comm/")
+      set(allowed ${allow_dist_comm})
+    endif()
+    file(STRINGS ${ROOT}/${file} includes REGEX "^[ \t]*#[ \t]*include")
+    foreach(line ${includes})
+      if(line MATCHES "\"" AND NOT line MATCHES "\"(${allowed})/")
+        message("${file}: ${line} is not allowed in ${layer}/")
+        set(failed 1)
+      endif()
+      foreach(rule ${confined})
+        string(REGEX REPLACE "=.*" "" header ${rule})
+        string(REGEX REPLACE ".*=" "" home ${rule})
+        string(FIND "${file}" "${home}" at_home)
+        if(line MATCHES "<${header}" AND NOT at_home EQUAL 0)
+          message("${file}: ${line} belongs in ${home} alone")
+          set(failed 1)
+        endif()
+      endforeach()
+    endforeach()
+  endforeach()
+endforeach()
+if(failed)
+  message(FATAL_ERROR "layering: see docs/architecture.md, section 2")
+endif()

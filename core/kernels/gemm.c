@@ -1,0 +1,192 @@
+/*
+ * gemm.c - the grid, and cblas.
+ */
+#include "core/kernels/gemm.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/thread.h"
+
+#ifdef LS_REAL_F64
+#define CBLAS_GEMM cblas_dgemm
+#else
+#define CBLAS_GEMM cblas_sgemm
+#endif
+
+enum {
+    TILE_M = 256, /* largest tile; measured: 256 x 512 costs a few per cent against the whole */
+    TILE_N = 512,
+    MIN_M  = 64,
+    MIN_N  = 128,
+    ENOUGH = 8 /* tiles from which on two to eight threads are busy */
+};
+
+typedef struct {
+    const ls_gemm_args *g;
+    int64_t             tile_m, tile_n, across; /* tiles in a row of tiles */
+} grid;
+
+void ls_gemm_tile(const ls_gemm_args *g)
+{
+    CBLAS_GEMM(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
+               g->transpose_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
+               (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,
+               g->c, (blasint)g->ldc);
+}
+
+static int64_t tiles(int64_t m, int64_t n, int64_t tile_m, int64_t tile_n)
+{
+    return ls_block_count(m, tile_m) * ls_block_count(n, tile_n);
+}
+
+/* Halves the tile's longer side until there are enough tiles or it is too small to be fast. */
+static grid choose_grid(const ls_gemm_args *g)
+{
+    int64_t tm = TILE_M, tn = TILE_N;
+
+    while (tiles(g->m, g->n, tm, tn) < ENOUGH && (tm > MIN_M || tn > MIN_N)) {
+        if (tn > MIN_N && (tn > tm || tm <= MIN_M))
+            tn /= 2;
+        else
+            tm /= 2;
+    }
+    return (grid){g, tm, tn, ls_block_count(g->n, tn)};
+}
+
+static void run_tile(void *context, int64_t index)
+{
+    const grid *t    = context;
+    ls_gemm_args g    = *t->g;
+    ls_block     rows = ls_block_at(g.m, t->tile_m, index / t->across);
+    ls_block     cols = ls_block_at(g.n, t->tile_n, index % t->across);
+
+    g.m = rows.end - rows.first;
+    g.n = cols.end - cols.first;
+    g.a += rows.first * (g.transpose_a ? 1 : g.lda);
+    g.b += cols.first * (g.transpose_b ? g.ldb : 1);
+    g.c += rows.first * g.ldc + cols.first;
+    ls_gemm_tile(&g);
+}
+
+void ls_gemm(const ls_gemm_args *g)
+{
+    if (g->m == 0 || g->n == 0)
+        return;
+    grid t = choose_grid(g);
+    ls_parallel(tiles(g->m, g->n, t.tile_m, t.tile_n), run_tile, &t);
+}
+
+typedef struct {
+    const ls_gemm_args *g;
+    int64_t             step_a, step_b, step_c;
+} batch;
+
+static void run_one(void *context, int64_t index)
+{
+    const batch *b = context;
+    ls_gemm_args g = *b->g;
+
+    g.a += index * b->step_a;
+    g.b += index * b->step_b;
+    g.c += index * b->step_c;
+    ls_gemm(&g);
+}
+
+void ls_gemm_batch(const ls_gemm_args *g, int64_t count, int64_t step_a, int64_t step_b,
+                   int64_t step_c)
+{
+    batch b = {g, step_a, step_b, step_c};
+
+    if (count == 1)
+        run_one(&b, 0);
+    else
+        ls_parallel(count, run_one, &b);
+}
+
+void ls_blas_init(void)
+{
+    openblas_set_num_threads(1);
+}
+
+const char *ls_blas_describe(void)
+{
+    static _Thread_local char text[128];
+    char                      version[64] = "OpenBLAS";
+
+    sscanf(openblas_get_config(), "%63[^ ] %*s", version);
+    const char *number = openblas_get_config();
+    if (!strncmp(number, "OpenBLAS ", 9))
+        sscanf(number + 9, "%63s", version);
+    snprintf(text, sizeof text, "OpenBLAS %s, kernel %s, %d thread%s a call", version,
+             openblas_get_corename(), openblas_get_num_threads(),
+             openblas_get_num_threads() == 1 ? "" : "s");
+    return text;
+}
+
+enum { TEST_SIDE = 160, TEST_SHAPES = 9 };
+
+/* Small integers: every product is exact, so the comparison needs no tolerance. */
+static void fill_integers(ls_real *x, int64_t n, uint32_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (ls_real)((int)(seed >> 24) % 9 - 4);
+    }
+}
+
+static bool product_is_right(const ls_gemm_args *g, const ls_real *want_c)
+{
+    for (int64_t i = 0; i < g->m; i++)
+        for (int64_t j = 0; j < g->n; j++) {
+            ls_real sum = g->beta * want_c[i * g->ldc + j];
+            for (int64_t p = 0; p < g->k; p++)
+                sum += g->a[g->transpose_a ? p * g->lda + i : i * g->lda + p] *
+                       g->b[g->transpose_b ? j * g->ldb + p : p * g->ldb + j];
+            if (!(sum == g->c[i * g->ldc + j]))
+                return false;
+        }
+    return true;
+}
+
+static ls_status test_shapes(ls_real *a, ls_real *b, ls_real *c, ls_real *before)
+{
+    static const int shape[TEST_SHAPES][3] = {{1, 1, 1},   {1, 37, 19},  {33, 7, 65},
+                                              {24, 64, 3}, {65, 33, 129}, {48, 96, 31},
+                                              {127, 17, 9}, {5, 128, 66}, {96, 49, 80}};
+
+    for (int s = 0; s < TEST_SHAPES * 4; s++) {
+        const int   *d = shape[s / 4];
+        bool         ta = s & 1, tb = s & 2;
+        ls_gemm_args g = {.transpose_a = ta, .transpose_b = tb, .m = d[0], .n = d[1], .k = d[2],
+                          .alpha = 1, .a = a, .lda = ta ? d[0] : d[2], .b = b,
+                          .ldb = tb ? d[2] : d[1], .beta = s % 3 == 1, .c = c, .ldc = d[1]};
+        fill_integers(before, g.m * g.n, (uint32_t)s);
+        memcpy(c, before, (size_t)(g.m * g.n) * sizeof *c);
+        ls_gemm_tile(&g);
+        if (!product_is_right(&g, before))
+            return ls_fail(LS_EINVAL,
+                           "%s computes wrong: product of (%d,%d) and (%d,%d)%s%s; set "
+                           "OPENBLAS_CORETYPE=Haswell (or Nehalem) in the environment, or install "
+                           "a newer OpenBLAS",
+                           ls_blas_describe(), d[0], d[2], d[2], d[1], ta ? ", a transposed" : "",
+                           tb ? ", b transposed" : "");
+    }
+    return LS_OK;
+}
+
+ls_status ls_blas_self_test(void)
+{
+    enum { N = TEST_SIDE * TEST_SIDE };
+    ls_real *x = malloc(4 * N * sizeof *x);
+    if (!x)
+        return ls_fail(LS_ENOMEM, "BLAS self-test: %zu bytes asked for", 4 * N * sizeof *x);
+    fill_integers(x, N, 1);
+    fill_integers(x + N, N, 2);
+    ls_status status = test_shapes(x, x + N, x + 2 * N, x + 3 * N);
+    free(x);
+    return status;
+}

@@ -1,0 +1,130 @@
+/*
+ * tensor.c - shapes, storages and headers.
+ */
+#include "core/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t ls_shape_numel(const ls_shape *shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < shape->ndim; i++)
+        n *= shape->dim[i];
+    return n;
+}
+
+bool ls_shape_equal(const ls_shape *a, const ls_shape *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
+
+const char *ls_shape_print(const ls_shape *shape, ls_shape_text *buffer)
+{
+    char *p = buffer->text, *end = p + sizeof buffer->text;
+
+    p += snprintf(p, (size_t)(end - p), "(");
+    for (int i = 0; i < shape->ndim; i++)
+        p += snprintf(p, (size_t)(end - p), "%s%lld", i ? "," : "", (long long)shape->dim[i]);
+    snprintf(p, (size_t)(end - p), ")");
+    return buffer->text;
+}
+
+void ls_shape_strides(const ls_shape *shape, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = shape->ndim - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= shape->dim[i];
+    }
+}
+
+ls_storage *ls_storage_new(size_t bytes, ls_mem_category category)
+{
+    ls_storage *s = ls_mem_alloc(sizeof *s, LS_MEM_OTHER);
+    if (!s)
+        return NULL;
+    *s = (ls_storage){.refs = 1, .bytes = bytes, .category = category};
+    s->data = ls_mem_alloc(bytes, category);
+    if (!s->data) {
+        ls_mem_free(s, sizeof *s, LS_MEM_OTHER);
+        return NULL;
+    }
+    return s;
+}
+
+ls_storage *ls_storage_retain(ls_storage *storage)
+{
+    storage->refs++;
+    return storage;
+}
+
+void ls_storage_release(ls_storage *storage)
+{
+    if (!storage || --storage->refs > 0)
+        return;
+    ls_mem_free(storage->data, storage->bytes, storage->category);
+    ls_mem_free(storage, sizeof *storage, LS_MEM_OTHER);
+}
+
+int64_t ls_tensor_numel(const ls_tensor *t)
+{
+    return ls_shape_numel(&t->shape);
+}
+
+size_t ls_tensor_bytes(const ls_tensor *t)
+{
+    return (size_t)ls_tensor_numel(t) * ls_dtype_bytes(t->dtype);
+}
+
+void *ls_tensor_data(const ls_tensor *t)
+{
+    return (char *)t->storage->data + (size_t)t->offset * ls_dtype_bytes(t->dtype);
+}
+
+bool ls_tensor_is_contiguous(const ls_tensor *t)
+{
+    int64_t step = 1;
+    for (int i = t->shape.ndim - 1; i >= 0; i--) {
+        if (t->shape.dim[i] != 1 && t->stride[i] != step)
+            return false;
+        step *= t->shape.dim[i];
+    }
+    return true;
+}
+
+ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape)
+{
+    ls_tensor t = {.shape = shape, .dtype = dtype};
+    ls_shape_strides(&shape, t.stride);
+    return t;
+}
+
+ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category)
+{
+    t->storage = ls_storage_new(ls_tensor_bytes(t), category);
+    return t->storage ? LS_OK : LS_ENOMEM;
+}
+
+void ls_tensor_drop(ls_tensor *t)
+{
+    ls_storage_release(t->storage);
+    t->storage = NULL;
+    ls_tensor_zero_grad(t);
+}
+
+ls_real *ls_tensor_grad(const ls_tensor *t)
+{
+    return t->grad ? t->grad->data : NULL;
+}
+
+void ls_tensor_zero_grad(ls_tensor *t)
+{
+    ls_storage_release(t->grad);
+    t->grad = NULL;
+}
+
+double ls_item(const ls_tensor *t)
+{
+    return t->is_wide ? t->wide : (double)ls_reals(t)[0];
+}

@@ -1,0 +1,120 @@
+/*
+ * tensor.h - strided tensors over shared storage.
+ *
+ * A tensor is a small open header: shape, strides, dtype and a view of a storage.  A storage
+ * is a counted block of bytes whose memory can be dropped and made again under a stable
+ * address of the storage itself, so an address of elements is worked out when it is needed
+ * and never kept:
+ *
+ *     header --> storage {refs, bytes, category, data} --> bytes
+ *     address of element (i, j) = data + (offset + i * stride[0] + j * stride[1]) * size
+ *
+ * Headers are owned by a tape (what operators return) or by a module (parameters); storages
+ * are shared by all headers that view them.  Strides count elements.
+ */
+#ifndef LS_CORE_TENSOR_H
+#define LS_CORE_TENSOR_H
+
+#include "core/alloc.h"
+#include "core/dtype.h"
+
+enum { LS_MAX_DIMS = 5 };
+
+typedef struct {
+    int     ndim; /* 0 is a scalar */
+    int64_t dim[LS_MAX_DIMS];
+} ls_shape;
+
+#define LS_SHAPE0 ((ls_shape){0})
+#define LS_SHAPE1(a) ((ls_shape){1, {a}})
+#define LS_SHAPE2(a, b) ((ls_shape){2, {a, b}})
+#define LS_SHAPE3(a, b, c) ((ls_shape){3, {a, b, c}})
+#define LS_SHAPE4(a, b, c, d) ((ls_shape){4, {a, b, c, d}})
+
+typedef struct ls_storage {
+    int             refs; /* headers, nodes and others that hold it */
+    size_t          bytes;
+    ls_mem_category category;
+    void           *data; /* NULL while dropped */
+} ls_storage;
+
+typedef struct ls_node ls_node;
+typedef struct ls_tape ls_tape;
+
+typedef struct ls_tensor {
+    ls_shape    shape;
+    int64_t     stride[LS_MAX_DIMS];
+    int64_t     offset; /* of the first element in the storage, in elements */
+    ls_dtype    dtype;
+    ls_storage *storage; /* one reference; NULL before it is materialised and after release */
+
+    bool        requires_grad;
+    ls_storage *grad; /* row-major, ls_real; NULL where there is none */
+
+    /* autograd's part */
+    ls_tape *tape;    /* NULL for a leaf that lives outside any tape */
+    ls_node *node;    /* the call that made it, NULL for a leaf */
+    int      holds;   /* of a tape's tensor: its scope and the nodes that need the value */
+    bool     scoped;  /* its scope still holds it */
+    bool     marked;  /* on a path to the loss, during backward */
+    int      pending; /* of a leaf: uses whose gradients have not arrived, during backward */
+    ls_storage *grad_before; /* of a leaf: what earlier backwards left, during backward */
+    bool     is_wide; /* `wide` holds this scalar before its rounding to ls_real */
+    double   wide;
+} ls_tensor;
+
+int64_t ls_shape_numel(const ls_shape *shape);
+bool    ls_shape_equal(const ls_shape *a, const ls_shape *b);
+
+/* "(2,3,4)" in a buffer of the caller's; returns that buffer. */
+typedef struct {
+    char text[128];
+} ls_shape_text;
+const char *ls_shape_print(const ls_shape *shape, ls_shape_text *buffer);
+
+/* Row-major strides of a shape. */
+void ls_shape_strides(const ls_shape *shape, int64_t *stride);
+
+/* A storage with one reference, contents undefined, or NULL (ENOMEM). */
+ls_storage *ls_storage_new(size_t bytes, ls_mem_category category);
+ls_storage *ls_storage_retain(ls_storage *storage);
+void        ls_storage_release(ls_storage *storage); /* NULL is allowed */
+
+int64_t ls_tensor_numel(const ls_tensor *t);
+size_t  ls_tensor_bytes(const ls_tensor *t);
+
+/* Address of the first element; the storage must not be dropped. */
+void *ls_tensor_data(const ls_tensor *t);
+
+/* Elements lie in row-major order without gaps. */
+bool ls_tensor_is_contiguous(const ls_tensor *t);
+
+/* A header for a contiguous tensor with no storage yet. */
+ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape);
+
+/* Gives a header without storage fresh memory of its own, contents undefined. */
+LS_MUST_CHECK ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category);
+
+/* Releases storage and gradient.  The header itself stays with its owner. */
+void ls_tensor_drop(ls_tensor *t);
+
+/* Gradient of a leaf after ls_backward(), row-major; NULL where there is none. */
+ls_real *ls_tensor_grad(const ls_tensor *t);
+
+/* Releases the gradient, so that the next backward starts afresh. */
+void ls_tensor_zero_grad(ls_tensor *t);
+
+/* Value of a scalar: in double where the operator that made it sums in double. */
+double ls_item(const ls_tensor *t);
+
+static inline ls_real *ls_reals(const ls_tensor *t)
+{
+    return (ls_real *)ls_tensor_data(t);
+}
+
+static inline int32_t *ls_ints(const ls_tensor *t)
+{
+    return (int32_t *)ls_tensor_data(t);
+}
+
+#endif
