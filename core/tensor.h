@@ -63,6 +63,12 @@ typedef struct ls_tensor {
     double   wide;
 } ls_tensor;
 
+/* A tensor under the name that files and messages give it; neither is owned. */
+typedef struct {
+    const char *name;
+    ls_tensor  *tensor;
+} ls_named_tensor;
+
 int64_t ls_shape_numel(const ls_shape *shape);
 bool    ls_shape_equal(const ls_shape *a, const ls_shape *b);
 
