@@ -6,6 +6,9 @@ set(LS_SOURCES
   core/error.c
   core/kernels/elementwise.c
   core/kernels/gemm.c
+  core/kernels/reduce.c
+  core/kernels/softmax.c
+  core/kernels/strided.c
   core/rng.c
   core/tensor.c
   core/thread.c
