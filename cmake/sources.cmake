@@ -4,11 +4,14 @@ set(LS_SOURCES
   core/alloc.c
   core/dtype.c
   core/error.c
+  core/exact_sum.c
   core/kernels/elementwise.c
   core/kernels/gemm.c
+  core/log.c
   core/rng.c
   core/tensor.c
   core/thread.c
+  core/tree_sum.c
   # autograd
   autograd/backward.c
   autograd/boundary.c
