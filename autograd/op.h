@@ -97,6 +97,7 @@ struct ls_op {
     bool     random;      /* takes a site */
     unsigned passes;      /* inputs (bits) whose gradient is dout itself, same number of elements */
     bool     is_boundary; /* takes no values, calls back in backward */
+    ls_status (*replay)(ls_node *call); /* instead of backward, for operators that the tape knows */
 };
 
 /* Writes or adds one value. */
