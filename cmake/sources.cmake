@@ -11,6 +11,7 @@ set(LS_SOURCES
   core/thread.c
   core/tree_sum.c
   # core: kernels
+  core/kernels/adam.c
   core/kernels/attention.c
   core/kernels/columns.c
   core/kernels/dropout.c
@@ -19,6 +20,7 @@ set(LS_SOURCES
   core/kernels/gemm.c
   core/kernels/layernorm.c
   core/kernels/reduce.c
+  core/kernels/row_squares.c
   core/kernels/softmax.c
   core/kernels/strided.c
   # autograd
@@ -32,6 +34,7 @@ set(LS_SOURCES
   autograd/ops/attention.c
   autograd/ops/dropout.c
   autograd/ops/embedding.c
+  autograd/ops/head_cross_entropy.c
   autograd/ops/layernorm.c
   autograd/ops/linear.c
   # nn
@@ -40,12 +43,16 @@ set(LS_SOURCES
   nn/embedding.c
   nn/feedforward.c
   nn/gpt.c
+  nn/grad_sum.c
   nn/init.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
   nn/norm.c
   # optim
+  optim/grad_norm.c
+  optim/optimizer.c
+  optim/schedule.c
   # data
   # checkpoint
 )
