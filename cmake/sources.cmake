@@ -4,6 +4,7 @@ set(LS_SOURCES
   core/alloc.c
   core/dtype.c
   core/error.c
+  core/gz.c
   core/kernels/elementwise.c
   core/kernels/gemm.c
   core/kernels/reduce.c
@@ -78,6 +79,12 @@ set(LS_SOURCES
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/dataset.c
+  data/sampler.c
+  data/text.c
+  data/token_file.c
+  data/tokenizer.c
+  data/utf8.c
   # checkpoint
 )
 
