@@ -7,6 +7,7 @@ set(LS_SOURCES
   core/kernels/elementwise.c
   core/kernels/gemm.c
   core/rng.c
+  core/sha256.c
   core/tensor.c
   core/thread.c
   # autograd
@@ -18,6 +19,15 @@ set(LS_SOURCES
   # optim
   # data
   # checkpoint
+  checkpoint/atomic_file.c
+  checkpoint/json_scan.c
+  checkpoint/json_text.c
+  checkpoint/params.c
+  checkpoint/params_match.c
+  checkpoint/safetensors.c
+  checkpoint/safetensors_dtype.c
+  checkpoint/safetensors_header.c
+  checkpoint/safetensors_write.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
