@@ -15,6 +15,7 @@ set(LS_SOURCES
   core/exact_sum.c
   core/log.c
   core/rng.c
+  core/sha256.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
@@ -86,6 +87,15 @@ set(LS_SOURCES
   data/tokenizer.c
   data/utf8.c
   # checkpoint
+  checkpoint/atomic_file.c
+  checkpoint/json_scan.c
+  checkpoint/json_text.c
+  checkpoint/params.c
+  checkpoint/params_match.c
+  checkpoint/safetensors.c
+  checkpoint/safetensors_dtype.c
+  checkpoint/safetensors_header.c
+  checkpoint/safetensors_write.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
