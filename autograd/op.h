@@ -96,7 +96,7 @@ struct ls_op {
     bool     strided;     /* takes inputs of any strides; else the tape makes them contiguous */
     bool     random;      /* takes a site */
     unsigned passes;      /* inputs (bits) whose gradient is dout itself, same number of elements */
-    bool     is_boundary; /* takes no values, calls back in backward */
+    ls_status (*replay)(ls_node *call); /* in backward's place, may fail: boundary, recompute */
 };
 
 /* Writes or adds one value. */

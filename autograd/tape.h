@@ -47,6 +47,7 @@ bool ls_tape_get_grad(const ls_tape *tape);
 
 /* Training mode (dropout is active) on or off; returns what it was.  On in a new tape. */
 bool ls_tape_set_training(ls_tape *tape, bool on);
+bool ls_tape_get_training(const ls_tape *tape);
 
 /* What the random draws from here on depend on; numbers their sites from 0 again. */
 void ls_tape_set_random(ls_tape *tape, const ls_random *random);

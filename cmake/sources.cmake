@@ -4,17 +4,47 @@ set(LS_SOURCES
   core/alloc.c
   core/dtype.c
   core/error.c
-  core/kernels/elementwise.c
-  core/kernels/gemm.c
+  core/exact_sum.c
+  core/log.c
   core/rng.c
   core/tensor.c
   core/thread.c
+  core/tree_sum.c
+  # core: kernels
+  core/kernels/attention.c
+  core/kernels/columns.c
+  core/kernels/dropout.c
+  core/kernels/elementwise.c
+  core/kernels/gather.c
+  core/kernels/gemm.c
+  core/kernels/layernorm.c
+  core/kernels/reduce.c
+  core/kernels/softmax.c
+  core/kernels/strided.c
   # autograd
   autograd/backward.c
   autograd/boundary.c
   autograd/recompute.c
   autograd/tape.c
+  # autograd: operators
+  autograd/ops/activation.c
+  autograd/ops/add.c
+  autograd/ops/attention.c
+  autograd/ops/dropout.c
+  autograd/ops/embedding.c
+  autograd/ops/layernorm.c
+  autograd/ops/linear.c
   # nn
+  nn/attention.c
+  nn/block.c
+  nn/embedding.c
+  nn/feedforward.c
+  nn/gpt.c
+  nn/init.c
+  nn/linear.c
+  nn/mlp.c
+  nn/module.c
+  nn/norm.c
   # optim
   # data
   # checkpoint
