@@ -29,10 +29,10 @@ typedef enum {
 
 #ifdef LS_REAL_F64
 typedef double ls_real;
-enum { LS_REAL = LS_F64 };
+#define LS_REAL LS_F64
 #else
 typedef float ls_real;
-enum { LS_REAL = LS_F32 };
+#define LS_REAL LS_F32
 #endif
 
 /* Bytes of one element. */
