@@ -5,12 +5,15 @@ set(LS_SOURCES
   core/dtype.c
   core/error.c
   core/exact_sum.c
+  core/gz.c
   core/log.c
   core/rng.c
+  core/sha256.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
   # core: kernels
+  core/kernels/adam.c
   core/kernels/attention.c
   core/kernels/columns.c
   core/kernels/dropout.c
@@ -21,6 +24,7 @@ set(LS_SOURCES
   core/kernels/reduce.c
   core/kernels/rmsnorm.c
   core/kernels/rope.c
+  core/kernels/row_squares.c
   core/kernels/softmax.c
   core/kernels/strided.c
   # autograd
@@ -38,6 +42,7 @@ set(LS_SOURCES
   autograd/ops/cross_entropy.c
   autograd/ops/dropout.c
   autograd/ops/embedding.c
+  autograd/ops/head_cross_entropy.c
   autograd/ops/layernorm.c
   autograd/ops/linear.c
   autograd/ops/log_softmax.c
@@ -59,14 +64,33 @@ set(LS_SOURCES
   nn/embedding.c
   nn/feedforward.c
   nn/gpt.c
+  nn/grad_sum.c
   nn/init.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
   nn/norm.c
   # optim
+  optim/grad_norm.c
+  optim/optimizer.c
+  optim/schedule.c
   # data
+  data/dataset.c
+  data/sampler.c
+  data/text.c
+  data/token_file.c
+  data/tokenizer.c
+  data/utf8.c
   # checkpoint
+  checkpoint/atomic_file.c
+  checkpoint/json_scan.c
+  checkpoint/json_text.c
+  checkpoint/params.c
+  checkpoint/params_match.c
+  checkpoint/safetensors.c
+  checkpoint/safetensors_dtype.c
+  checkpoint/safetensors_header.c
+  checkpoint/safetensors_write.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
