@@ -519,12 +519,12 @@ static double plain_activation(ls_activation f, double x)
 static void check_activations(void)
 {
     static const char *names[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
-    enum { N = 41 };
+    enum { N = 41, MIDDLE = 20 };
     double       x[N], y[N], dx[N], ones[N];
     const double h = 1e-5;
 
     for (int i = 0; i < N; i++) {
-        x[i]    = 0.3 * (i - N / 2) + 0.05;
+        x[i]    = 0.3 * (i - MIDDLE) + 0.05;
         ones[i] = 1;
     }
     for (int f = LS_ACT_RELU; f <= LS_ACT_TANH; f++) {
