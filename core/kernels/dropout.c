@@ -43,10 +43,10 @@ typedef struct {
 
 static void drop_block(void *context, int64_t index)
 {
-    const job *j          = context;
-    int64_t    per        = ls_block_count(j->n, ELEMENTS);
-    ls_block   b          = ls_block_at(j->n, ELEMENTS, index % per);
-    int64_t    sequence   = index / per, at = sequence * j->n + b.first;
+    const job *j        = context;
+    int64_t    per      = ls_block_count(j->n, ELEMENTS);
+    ls_block   b        = ls_block_at(j->n, ELEMENTS, index % per);
+    int64_t    sequence = index / per, at = sequence * j->n + b.first;
     ls_real    factor[ELEMENTS];
 
     ls_k_dropout_factors(j->d, sequence, b.first, b.end - b.first, factor);
