@@ -52,22 +52,24 @@ typedef struct {
     const char  *text;
 } op_wrong;
 
-#define R0 {REALS, {0, {0}}, 0}
-#define R1(a) {REALS, {1, {a}}, 0}
-#define R2(a, b) {REALS, {2, {a, b}}, 0}
-#define R3(a, b, c) {REALS, {3, {a, b, c}}, 0}
-#define R4(a, b, c, d) {REALS, {4, {a, b, c, d}}, 0}
-#define AWAY2(a, b) {AWAY, {2, {a, b}}, 0}
-#define W1(a) {WEIGHTS, {1, {a}}, 0}
-#define ID1(n, limit) {IDS, {1, {n}}, limit}
-#define ID2(m, n, limit) {IDS, {2, {m, n}}, limit}
-#define TARGET1(n, limit) {TARGETS, {1, {n}}, limit}
+/* clang-format off */
+#define R0                   {REALS, {0, {0}}, 0}
+#define R1(a)                {REALS, {1, {a}}, 0}
+#define R2(a, b)             {REALS, {2, {a, b}}, 0}
+#define R3(a, b, c)          {REALS, {3, {a, b, c}}, 0}
+#define R4(a, b, c, d)       {REALS, {4, {a, b, c, d}}, 0}
+#define AWAY2(a, b)          {AWAY, {2, {a, b}}, 0}
+#define W1(a)                {WEIGHTS, {1, {a}}, 0}
+#define ID1(n, limit)        {IDS, {1, {n}}, limit}
+#define ID2(m, n, limit)     {IDS, {2, {m, n}}, limit}
+#define TARGET1(n, limit)    {TARGETS, {1, {n}}, limit}
 #define TARGET2(m, n, limit) {TARGETS, {2, {m, n}}, limit}
+/* clang-format on */
 
-#define BUILD(name, expression) \
+#define BUILD(name, expression)                                 \
     static ls_tensor *name(ls_tape *tape, ls_tensor *const *in) \
-    { \
-        return (expression); \
+    {                                                           \
+        return (expression);                                    \
     }
 
 static ls_tensor *swap_dims(ls_tape *tape, ls_tensor *x)
@@ -147,7 +149,7 @@ BUILD(boundary_null, ls_boundary(tape, in[0], NULL))
 static ls_tensor *feed_forward(void *context, ls_tape *tape, ls_tensor *x)
 {
     ls_tensor *const *in = context;
-    ls_tensor        *y  = ls_dropout(tape, ls_gelu(tape, ls_linear(tape, x, in[1], in[2])), 0.25);
+    ls_tensor *y = ls_dropout(tape, ls_gelu(tape, ls_linear(tape, x, in[1], in[2])), 0.25);
     return ls_add(tape, x, y);
 }
 static ls_tensor *feed_forward_twice(void *context, ls_tape *tape, ls_tensor *x)
@@ -159,27 +161,28 @@ BUILD(recompute_nested, ls_recompute(tape, in[0], feed_forward_twice, (void *)in
 BUILD(recompute_null, ls_recompute(tape, in[0], NULL, NULL))
 
 /*
- * Reasons for the bounds.
- * MOVES: values are copied; only gradients that join others are rounded, once.
- * ROUNDS: one or two rounded operations an element, and the join.
- * SUMS: sums of up to some hundred terms; the errors of n terms grow like sqrt(n), and the largest
- *       element too, so the quotient is small and does not grow.
- * CURVES: exp, tanh or erf within 2 ulp of the type, some products around it, and derivatives that
- *       are differences of these.
- * NORMS: the division by a deviation magnifies what the sums have lost.
- * CHAINS: several of the above in a row.
+ * The bounds, about three times what was measured with OpenBLAS on x86-64 (test_ops_f32 FILE
+ * show).
  */
+/* Values are copied; only gradients that join others are rounded, once. */
 #define MOVES 1
-#define ROUNDS 3
-#define SUMS 16
-#define CURVES 24
-#define NORMS 48
-#define CHAINS 64
+/* One or two rounded operations an element. */
+#define ROUNDS 2
+/* Sums of up to some hundred terms: their errors and their largest element grow alike. */
+#define SUMS 24
+/* exp, tanh or erf within 2 ulp, products around it, differences of these in the derivative. */
+#define CURVES 12
+/* The division by a deviation magnifies what the sums have lost. */
+#define NORMS 16
+/* Several of the above in a row. */
+#define CHAINS 40
+/* Two layers: the second multiplies the errors of the first by its weights. */
+#define LAYERS 128
 
 static const op_row op_rows[] = {
     {&ls_op_contiguous, "of a transpose", contiguous, MOVES, {R2(3, 4)}, false},
     {&ls_op_contiguous, "sweep", contiguous, MOVES, {R3(3, -1, 33)}, false},
-    {&ls_op_contiguous, "wide", contiguous, MOVES, {R2(257, 129)}, true},
+    {&ls_op_contiguous, "wide", contiguous, MOVES, {R2(131, 129)}, true},
 
     {&ls_op_matmul, "plain", matmul, SUMS, {R2(3, 4), R2(4, 5)}, false},
     {&ls_op_matmul, "a transposed", matmul_ta, SUMS, {R2(4, 3), R2(4, 5)}, false},
@@ -228,9 +231,9 @@ static const op_row op_rows[] = {
     {&ls_op_add, "sweep", add, ROUNDS, {R2(5, -1), R2(5, -1)}, false},
     {&ls_op_add, "sweep row length", add, SUMS, {R2(33, -1), R1(-1)}, false},
     {&ls_op_add, "sweep rows", add, SUMS, {R2(-1, 33), R1(33)}, false},
-    {&ls_op_add, "wide", add, ROUNDS, {R2(257, 129), R2(257, 129)}, true},
+    {&ls_op_add, "wide", add, ROUNDS, {R2(131, 129), R2(131, 129)}, true},
     {&ls_op_add, "wide rows", add, SUMS, {R2(1030, 65), R1(65)}, true},
-    {&ls_op_add, "wide scalar", add, SUMS, {R2(257, 129), R0}, true},
+    {&ls_op_add, "wide scalar", add, SUMS, {R2(131, 129), R0}, true},
 
     {&ls_op_mul, "same shape", mul, ROUNDS, {R2(3, 4), R2(3, 4)}, false},
     {&ls_op_mul, "rows", mul, SUMS, {R3(2, 3, 4), R1(4)}, false},
@@ -240,21 +243,21 @@ static const op_row op_rows[] = {
     {&ls_op_mul, "sweep", mul, ROUNDS, {R2(5, -1), R2(5, -1)}, false},
     {&ls_op_mul, "sweep row length", mul, SUMS, {R2(33, -1), R1(-1)}, false},
     {&ls_op_mul, "sweep rows", mul, SUMS, {R2(-1, 33), R1(33)}, false},
-    {&ls_op_mul, "wide", mul, ROUNDS, {R2(257, 129), R2(257, 129)}, true},
+    {&ls_op_mul, "wide", mul, ROUNDS, {R2(131, 129), R2(131, 129)}, true},
     {&ls_op_mul, "wide rows", mul, SUMS, {R2(1030, 65), R1(65)}, true},
-    {&ls_op_mul, "wide scalar", mul, SUMS, {R2(257, 129), R0}, true},
+    {&ls_op_mul, "wide scalar", mul, SUMS, {R2(131, 129), R0}, true},
 
     {&ls_op_scale, "", scale, ROUNDS, {R2(3, 4)}, false},
     {&ls_op_scale, "sweep", scale, ROUNDS, {R2(5, -1)}, false},
-    {&ls_op_scale, "wide", scale, ROUNDS, {R2(257, 129)}, true},
+    {&ls_op_scale, "wide", scale, ROUNDS, {R2(131, 129)}, true},
 
     {&ls_op_sum, "", sum, ROUNDS, {R2(3, 4)}, false},
     {&ls_op_sum, "of a scalar", sum, ROUNDS, {R0}, false},
     {&ls_op_sum, "sweep", sum, ROUNDS, {R2(5, -1)}, false},
-    {&ls_op_sum, "wide", sum, ROUNDS, {R2(257, 129)}, true},
+    {&ls_op_sum, "wide", sum, ROUNDS, {R2(131, 129)}, true},
     {&ls_op_mean, "", mean, ROUNDS, {R2(3, 4)}, false},
     {&ls_op_mean, "sweep", mean, ROUNDS, {R2(5, -1)}, false},
-    {&ls_op_mean, "wide", mean, ROUNDS, {R2(257, 129)}, true},
+    {&ls_op_mean, "wide", mean, ROUNDS, {R2(131, 129)}, true},
 
     {&ls_op_reshape, "three dims", reshape, MOVES, {R2(6, 4)}, false},
     {&ls_op_reshape, "flat", reshape_flat, MOVES, {R3(2, 3, 2)}, false},
@@ -282,73 +285,121 @@ static const op_row op_rows[] = {
     {&ls_op_embedding, "rows not used", embedding, SUMS, {R2(9, 2), ID1(3, 2)}, false},
     {&ls_op_embedding, "sweep channels", embedding, SUMS, {R2(7, -1), ID1(33, 7)}, false},
     {&ls_op_embedding, "sweep ids", embedding, SUMS, {R2(17, 5), ID1(-1, 17)}, false},
-    {&ls_op_embedding, "wide", embedding, SUMS, {R2(257, 129), ID2(3, 129, 257)}, true},
+    {&ls_op_embedding, "wide", embedding, SUMS, {R2(131, 129), ID2(3, 129, 131)}, true},
 
     {&ls_op_softmax, "", softmax, CURVES, {R2(3, 4)}, false},
     {&ls_op_softmax, "three dims", softmax, CURVES, {R3(2, 2, 3)}, false},
     {&ls_op_softmax, "of a transpose", softmax_strided, CURVES, {R2(3, 4)}, false},
     {&ls_op_softmax, "sweep columns", softmax, CURVES, {R2(17, -1)}, false},
     {&ls_op_softmax, "sweep rows", softmax, CURVES, {R2(-1, 33)}, false},
-    {&ls_op_softmax, "wide", softmax, CURVES, {R2(257, 129)}, true},
+    {&ls_op_softmax, "wide", softmax, CURVES, {R2(131, 129)}, true},
     {&ls_op_log_softmax, "", log_softmax, CURVES, {R2(3, 4)}, false},
     {&ls_op_log_softmax, "three dims", log_softmax, CURVES, {R3(2, 2, 3)}, false},
     {&ls_op_log_softmax, "sweep columns", log_softmax, CURVES, {R2(17, -1)}, false},
     {&ls_op_log_softmax, "sweep rows", log_softmax, CURVES, {R2(-1, 33)}, false},
-    {&ls_op_log_softmax, "wide", log_softmax, CURVES, {R2(257, 129)}, true},
+    {&ls_op_log_softmax, "wide", log_softmax, CURVES, {R2(131, 129)}, true},
 
     {&ls_op_cross_entropy, "", cross_entropy, CURVES, {R2(6, 4), TARGET1(6, 4)}, false},
-    {&ls_op_cross_entropy, "3 dims", cross_entropy, CURVES, {R3(2, 3, 4), TARGET2(2, 3, 4)}, false},
-    {&ls_op_cross_entropy, "all ignored", cross_entropy, CURVES,
-     {R2(3, 4), {IGNORED, {1, {3}}, 4}}, false},
-    {&ls_op_cross_entropy, "sweep V", cross_entropy, CURVES, {R2(17, -1), TARGET1(17, -1)}, false},
-    {&ls_op_cross_entropy, "sweep N", cross_entropy, CURVES, {R2(-1, 33), TARGET1(-1, 33)}, false},
-    {&ls_op_cross_entropy, "wide", cross_entropy, CURVES, {R2(257, 129), TARGET1(257, 129)}, true},
+    {&ls_op_cross_entropy,
+     "3 dims",
+     cross_entropy,
+     CURVES,
+     {R3(2, 3, 4), TARGET2(2, 3, 4)},
+     false},
+    {&ls_op_cross_entropy,
+     "all ignored",
+     cross_entropy,
+     CURVES,
+     {R2(3, 4), {IGNORED, {1, {3}}, 4}},
+     false},
+    {&ls_op_cross_entropy,
+     "sweep V",
+     cross_entropy,
+     CURVES,
+     {R2(17, -1), TARGET1(17, -1)},
+     false},
+    {&ls_op_cross_entropy,
+     "sweep N",
+     cross_entropy,
+     CURVES,
+     {R2(-1, 33), TARGET1(-1, 33)},
+     false},
+    {&ls_op_cross_entropy,
+     "wide",
+     cross_entropy,
+     CURVES,
+     {R2(131, 129), TARGET1(131, 129)},
+     true},
 
     {&ls_op_head_cross_entropy, "", head, CHAINS, {R2(6, 3), R2(4, 3), TARGET1(6, 4)}, false},
-    {&ls_op_head_cross_entropy, "three dims", head, CHAINS,
-     {R3(2, 3, 2), R2(5, 2), TARGET2(2, 3, 5)}, false},
-    {&ls_op_head_cross_entropy, "all ignored", head, CHAINS,
-     {R2(3, 2), R2(4, 2), {IGNORED, {1, {3}}, 4}}, false},
-    {&ls_op_head_cross_entropy, "sweep V", head, CHAINS,
-     {R2(17, 9), R2(-1, 9), TARGET1(17, -1)}, false},
-    {&ls_op_head_cross_entropy, "sweep N", head, CHAINS,
-     {R2(-1, 9), R2(33, 9), TARGET1(-1, 33)}, false},
-    {&ls_op_head_cross_entropy, "sweep C", head, CHAINS,
-     {R2(17, -1), R2(33, -1), TARGET1(17, 33)}, false},
-    {&ls_op_head_cross_entropy, "wide", head, CHAINS,
-     {R3(3, 129, 17), R2(1031, 17), TARGET2(3, 129, 1031)}, true},
+    {&ls_op_head_cross_entropy,
+     "three dims",
+     head,
+     CHAINS,
+     {R3(2, 3, 2), R2(5, 2), TARGET2(2, 3, 5)},
+     false},
+    {&ls_op_head_cross_entropy,
+     "all ignored",
+     head,
+     CHAINS,
+     {R2(3, 2), R2(4, 2), {IGNORED, {1, {3}}, 4}},
+     false},
+    {&ls_op_head_cross_entropy,
+     "sweep V",
+     head,
+     CHAINS,
+     {R2(17, 9), R2(-1, 9), TARGET1(17, -1)},
+     false},
+    {&ls_op_head_cross_entropy,
+     "sweep N",
+     head,
+     CHAINS,
+     {R2(-1, 9), R2(33, 9), TARGET1(-1, 33)},
+     false},
+    {&ls_op_head_cross_entropy,
+     "sweep C",
+     head,
+     CHAINS,
+     {R2(17, -1), R2(33, -1), TARGET1(17, 33)},
+     false},
+    {&ls_op_head_cross_entropy,
+     "wide",
+     head,
+     CHAINS,
+     {R3(3, 129, 17), R2(1031, 17), TARGET2(3, 129, 1031)},
+     true},
 
     {&ls_op_layernorm, "bias", layernorm, NORMS, {R2(3, 4), W1(4), R1(4)}, false},
     {&ls_op_layernorm, "no bias", layernorm_plain, NORMS, {R2(3, 4), W1(4)}, false},
     {&ls_op_layernorm, "three dims", layernorm, NORMS, {R3(2, 2, 5), W1(5), R1(5)}, false},
     {&ls_op_layernorm, "sweep C", layernorm, NORMS, {R2(17, -1), W1(-1), R1(-1)}, false},
     {&ls_op_layernorm, "sweep N", layernorm, NORMS, {R2(-1, 33), W1(33), R1(33)}, false},
-    {&ls_op_layernorm, "wide", layernorm, NORMS, {R2(257, 129), W1(129), R1(129)}, true},
+    {&ls_op_layernorm, "wide", layernorm, NORMS, {R2(131, 129), W1(129), R1(129)}, true},
     {&ls_op_rmsnorm, "", rmsnorm, NORMS, {R2(3, 4), W1(4)}, false},
     {&ls_op_rmsnorm, "three dims", rmsnorm, NORMS, {R3(2, 2, 5), W1(5)}, false},
     {&ls_op_rmsnorm, "sweep C", rmsnorm, NORMS, {R2(17, -1), W1(-1)}, false},
     {&ls_op_rmsnorm, "sweep N", rmsnorm, NORMS, {R2(-1, 33), W1(33)}, false},
-    {&ls_op_rmsnorm, "wide", rmsnorm, NORMS, {R2(257, 129), W1(129)}, true},
+    {&ls_op_rmsnorm, "wide", rmsnorm, NORMS, {R2(131, 129), W1(129)}, true},
 
     {&ls_op_relu, "", relu, ROUNDS, {AWAY2(3, 4)}, false},
     {&ls_op_relu, "sweep", relu, ROUNDS, {AWAY2(5, -1)}, false},
-    {&ls_op_relu, "wide", relu, ROUNDS, {AWAY2(257, 129)}, true},
+    {&ls_op_relu, "wide", relu, ROUNDS, {AWAY2(131, 129)}, true},
     {&ls_op_gelu, "", gelu, CURVES, {R2(3, 4)}, false},
     {&ls_op_gelu, "sweep", gelu, CURVES, {R2(5, -1)}, false},
-    {&ls_op_gelu, "wide", gelu, CURVES, {R2(257, 129)}, true},
+    {&ls_op_gelu, "wide", gelu, CURVES, {R2(131, 129)}, true},
     {&ls_op_gelu_tanh, "", gelu_tanh, CURVES, {R2(3, 4)}, false},
     {&ls_op_gelu_tanh, "sweep", gelu_tanh, CURVES, {R2(5, -1)}, false},
-    {&ls_op_gelu_tanh, "wide", gelu_tanh, CURVES, {R2(257, 129)}, true},
+    {&ls_op_gelu_tanh, "wide", gelu_tanh, CURVES, {R2(131, 129)}, true},
     {&ls_op_silu, "", silu, CURVES, {R2(3, 4)}, false},
     {&ls_op_silu, "sweep", silu, CURVES, {R2(5, -1)}, false},
-    {&ls_op_silu, "wide", silu, CURVES, {R2(257, 129)}, true},
+    {&ls_op_silu, "wide", silu, CURVES, {R2(131, 129)}, true},
     {&ls_op_tanh, "", tanh_, CURVES, {R2(3, 4)}, false},
     {&ls_op_tanh, "sweep", tanh_, CURVES, {R2(5, -1)}, false},
-    {&ls_op_tanh, "wide", tanh_, CURVES, {R2(257, 129)}, true},
+    {&ls_op_tanh, "wide", tanh_, CURVES, {R2(131, 129)}, true},
     {&ls_op_swiglu, "", swiglu, CURVES, {R2(3, 4), R2(3, 4)}, false},
     {&ls_op_swiglu, "x twice", swiglu_self, CURVES, {R2(3, 4)}, false},
     {&ls_op_swiglu, "sweep", swiglu, CURVES, {R2(5, -1), R2(5, -1)}, false},
-    {&ls_op_swiglu, "wide", swiglu, CURVES, {R2(257, 129), R2(257, 129)}, true},
+    {&ls_op_swiglu, "wide", swiglu, CURVES, {R2(131, 129), R2(131, 129)}, true},
 
     {&ls_op_dropout, "", dropout, ROUNDS, {R3(3, 2, 5)}, false},
     {&ls_op_dropout, "sweep", dropout, ROUNDS, {R2(5, -1)}, false},
@@ -375,10 +426,15 @@ static const op_row op_rows[] = {
 
     {&ls_op_boundary, "", boundary, ROUNDS, {R2(3, 4)}, false},
     {&ls_op_boundary, "sweep", boundary, ROUNDS, {R2(5, -1)}, false},
-    {&ls_op_recompute, "", recompute, CHAINS, {R2(3, 4), R2(4, 4), R1(4)}, false},
-    {&ls_op_recompute, "nested", recompute_nested, CHAINS, {R2(3, 4), R2(4, 4), R1(4)}, false},
-    {&ls_op_recompute, "sweep", recompute, CHAINS, {R2(-1, 17), R2(17, 17), R1(17)}, false},
-    {&ls_op_recompute, "wide", recompute_nested, CHAINS, {R2(257, 65), R2(65, 65), R1(65)}, true},
+    {&ls_op_recompute, "", recompute, LAYERS, {R2(3, 4), R2(4, 4), R1(4)}, false},
+    {&ls_op_recompute, "nested", recompute_nested, LAYERS, {R2(3, 4), R2(4, 4), R1(4)}, false},
+    {&ls_op_recompute, "sweep", recompute, LAYERS, {R2(-1, 17), R2(17, 17), R1(17)}, false},
+    {&ls_op_recompute,
+     "wide",
+     recompute_nested,
+     LAYERS,
+     {R2(257, 65), R2(65, 65), R1(65)},
+     true},
 };
 enum { OP_ROWS = sizeof op_rows / sizeof *op_rows };
 
@@ -386,7 +442,6 @@ BUILD(contiguous_null, ls_contiguous(tape, in[1]))
 BUILD(reshape_none, ls_reshape(tape, in[0], LS_SHAPE2(5, -1)))
 BUILD(reshape_two, ls_reshape(tape, in[0], LS_SHAPE2(-1, -1)))
 BUILD(permute_twice, ls_permute(tape, in[0], (const int[]){0, 0, 1}))
-BUILD(transpose_far, ls_transpose(tape, in[0], 0, 3))
 BUILD(slice_beyond, ls_slice(tape, in[0], 1, 3, 2))
 BUILD(slice_nowhere, ls_slice(tape, in[0], 4, 0, 1))
 BUILD(concat_nowhere, ls_concat(tape, in, 2, 2))
@@ -412,13 +467,12 @@ static const op_wrong op_wrongs[] = {
     {&ls_op_mean, mean, {ID1(4, 2)}, LS_ESHAPE, "I32"},
     {&ls_op_reshape, reshape_none, {R2(3, 4)}, LS_ESHAPE, "(3,4)"},
     {&ls_op_reshape, reshape_two, {R2(3, 4)}, LS_ESHAPE, "(3,4)"},
-    {&ls_op_permute, permute_twice, {R3(3, 4, 2)}, LS_ESHAPE, "(3,4,2)"},
-    {&ls_op_permute, transpose_far, {R3(3, 4, 2)}, LS_ESHAPE, "(3,4,2)"},
+    {&ls_op_permute, permute_twice, {R3(3, 4, 2)}, LS_EINVAL, "dimension 0 at place 1"},
     {&ls_op_slice, slice_beyond, {R2(3, 4)}, LS_ESHAPE, "(3,4)"},
-    {&ls_op_slice, slice_nowhere, {R2(3, 4)}, LS_ESHAPE, "(3,4)"},
+    {&ls_op_slice, slice_nowhere, {R2(3, 4)}, LS_EINVAL, "(3,4)"},
     {&ls_op_concat, concat_first, {R2(3, 4), R2(3, 5)}, LS_ESHAPE, "(3,5)"},
     {&ls_op_concat, concat_first, {R2(3, 4), R1(4)}, LS_ESHAPE, "(4)"},
-    {&ls_op_concat, concat_nowhere, {R2(3, 4), R2(3, 4)}, LS_ESHAPE, "2"},
+    {&ls_op_concat, concat_nowhere, {R2(3, 4), R2(3, 4)}, LS_EINVAL, "dimension 2"},
     {&ls_op_embedding, embedding, {R1(4), ID1(2, 4)}, LS_ESHAPE, "(4)"},
     {&ls_op_embedding, embedding, {R2(4, 3), R1(2)}, LS_ESHAPE, "(2)"},
     {&ls_op_embedding, embedding, {R2(4, 3), ID1(40, 6)}, LS_EINVAL, "want 0 to 3"},
@@ -426,12 +480,20 @@ static const op_wrong op_wrongs[] = {
     {&ls_op_softmax, softmax, {R0}, LS_ESHAPE, "()"},
     {&ls_op_log_softmax, log_softmax, {ID1(4, 2)}, LS_ESHAPE, "I32"},
     {&ls_op_cross_entropy, cross_entropy, {R2(3, 4), ID1(4, 4)}, LS_ESHAPE, "(3,4)"},
-    {&ls_op_cross_entropy, cross_entropy, {R2(3, 4), R1(3)}, LS_ESHAPE, "(3)"},
+    {&ls_op_cross_entropy, cross_entropy, {R2(3, 4), R1(3)}, LS_ESHAPE, "want I32"},
     {&ls_op_cross_entropy, cross_entropy, {R2(40, 4), ID1(40, 6)}, LS_EINVAL, "want 0 to 3"},
     {&ls_op_head_cross_entropy, head, {R2(3, 4), R2(5, 3), ID1(3, 5)}, LS_ESHAPE, "(5,3)"},
     {&ls_op_head_cross_entropy, head, {R2(3, 4), R2(5, 4), ID1(4, 5)}, LS_ESHAPE, "(4)"},
-    {&ls_op_head_cross_entropy, head, {R2(3, 4), R2(5, 4), R1(3)}, LS_ESHAPE, "(3)"},
-    {&ls_op_head_cross_entropy, head, {R2(40, 4), R2(5, 4), ID1(40, 9)}, LS_EINVAL, "want 0 to 4"},
+    {&ls_op_head_cross_entropy,
+     head,
+     {R2(3, 4), R2(5, 4), R1(3)},
+     LS_ESHAPE,
+     "targets F64 (3)"},
+    {&ls_op_head_cross_entropy,
+     head,
+     {R2(40, 4), R2(5, 4), ID1(40, 9)},
+     LS_EINVAL,
+     "want 0 to 4"},
     {&ls_op_layernorm, layernorm, {R2(3, 4), W1(3), R1(4)}, LS_ESHAPE, "(3)"},
     {&ls_op_layernorm, layernorm, {R2(3, 4), W1(4), R2(1, 4)}, LS_ESHAPE, "(1,4)"},
     {&ls_op_layernorm, layernorm, {R2(3, 4), ID1(4, 2), R1(4)}, LS_ESHAPE, "I32"},
@@ -452,7 +514,7 @@ static const op_wrong op_wrongs[] = {
     {&ls_op_attention, heads4_3, {R3(2, 4, 10)}, LS_ESHAPE, "4 query and 3 key"},
     {&ls_op_attention, heads2, {{IDS, {3, {2, 4, 12}}, 2}}, LS_ESHAPE, "I32"},
     {&ls_op_attention, heads_dropout_all, {R3(2, 4, 12)}, LS_EINVAL, "dropout 1"},
-    {&ls_op_rope, rope, {R3(2, 4, 18)}, LS_ESHAPE, "(2,4,18)"},
+    {&ls_op_rope, rope, {R3(2, 4, 18)}, LS_ESHAPE, "even size"},
     {&ls_op_rope, rope, {R2(4, 12)}, LS_ESHAPE, "(4,12)"},
     {&ls_op_contiguous, contiguous_null, {R1(4)}, LS_EINVAL, "NULL"},
     {&ls_op_boundary, boundary_null, {R1(4)}, LS_EINVAL, "NULL"},
