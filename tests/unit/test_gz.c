@@ -27,7 +27,7 @@ static unsigned char *content(size_t size, int period)
     unsigned char *data = malloc(size ? size : 1);
 
     for (size_t i = 0; i < size; i++)
-        data[i] = period ? (unsigned char)('a' + i % (size_t)period) : noise();
+        data[i] = (unsigned char)(period ? 'a' + i % (size_t)period : noise());
     return data;
 }
 
