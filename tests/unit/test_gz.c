@@ -263,8 +263,19 @@ static void test_crc32(void)
     CHECK(ls_crc32(0, "", 0) == 0 && ls_crc32(7, NULL, 0) == 7);
 }
 
+/* The lowest file descriptor that is free. */
+static int free_descriptor(void)
+{
+    int fd = dup(STDOUT_FILENO);
+
+    close(fd);
+    return fd;
+}
+
 int main(void)
 {
+    int fd = free_descriptor();
+
     scratch_open();
     test_contents();
     test_pipe();
@@ -275,5 +286,7 @@ int main(void)
     test_out_of_memory();
     test_crc32();
     scratch_close();
+    TEST_ROW("files are closed");
+    CHECK(free_descriptor() == fd);
     return test_summary("gz");
 }
