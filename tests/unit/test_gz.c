@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <zlib.h>
 
 #include "core/alloc.h"
@@ -132,6 +134,33 @@ static void test_pipe(void)
     snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
     check_reads(path, data, 10000);
     close(ends[0]);
+    free(data);
+}
+
+static void test_slow_pipe(void)
+{
+    unsigned char *data = content(100, 26);
+    ls_bytes       gz   = {0};
+    int            ends[2];
+    char           path[32];
+
+    TEST_ROW("pipe that gives the first byte alone");
+    gzip(data, 100, 6, &gz);
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool sent = write(ends[1], gz.data, 1) == 1;
+        nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+        sent = sent && write(ends[1], gz.data + 1, gz.size - 1) > 0;
+        _exit(!sent);
+    }
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    check_reads(path, data, 100);
+    close(ends[0]);
+    int ended = -1;
+    CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+    ls_bytes_free(&gz);
     free(data);
 }
 
@@ -279,6 +308,7 @@ int main(void)
     scratch_open();
     test_contents();
     test_pipe();
+    test_slow_pipe();
     test_truncated();
     test_damaged();
     test_garbage();

@@ -41,6 +41,7 @@ static const struct {
     {"nothing", "", 0, 0, 0},
     {"continuation alone", "\x80", 1, 0, 0},
     {"cut after 1 of 2", "\xc3", 1, 0, 0},
+    {"size ends before the character", "\xc3\xa9", 1, 0, 0},
     {"cut after 2 of 3", "\xe2\x82", 2, 0, 0},
     {"cut after 3 of 4", "\xf0\x90\x80", 3, 0, 0},
     {"2 bytes, ASCII second", "\xc3(", 2, 0, 0},
