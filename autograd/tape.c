@@ -185,6 +185,11 @@ bool ls_tape_set_training(ls_tape *tape, bool on)
     return before;
 }
 
+bool ls_tape_get_training(const ls_tape *tape)
+{
+    return tape->training;
+}
+
 void ls_tape_set_random(ls_tape *tape, const ls_random *random)
 {
     tape->random = *random;

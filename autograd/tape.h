@@ -47,6 +47,7 @@ bool ls_tape_get_grad(const ls_tape *tape);
 
 /* Training mode (dropout is active) on or off; returns what it was.  On in a new tape. */
 bool ls_tape_set_training(ls_tape *tape, bool on);
+bool ls_tape_get_training(const ls_tape *tape);
 
 /* What the random draws from here on depend on; numbers their sites from 0 again. */
 void ls_tape_set_random(ls_tape *tape, const ls_random *random);
@@ -90,11 +91,11 @@ typedef struct {
 ls_tensor *ls_boundary(ls_tape *tape, ls_tensor *x, const ls_boundary_hook *boundary);
 
 /*
- * Activation checkpointing (Chen et al. 2016, arXiv:1604.06174): runs segment(context, x) without
- * keeping what its backward needs; backward runs it once more, with the same random draws, and
- * then goes through it.  The result and every gradient have the bits of a plain call.  The
- * segment must be a pure function of x, parameters and context; context must live until the
- * tape is reset.
+ * Activation checkpointing (Chen et al. 2016, arXiv:1604.06174): runs segment(context, x)
+ * without keeping what its backward needs; backward runs it once more, with the same random
+ * draws, and then goes through it.  The result and every gradient have the bits of a plain
+ * call.  The segment must be a pure function of x, parameters and context; context must live
+ * until the tape is reset.
  */
 typedef ls_tensor *(*ls_segment)(void *context, ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment segment, void *context);

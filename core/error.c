@@ -46,8 +46,8 @@ ls_status ls_fail_in(ls_status status, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", last_message);
+    size_t used = strlen(text), room = sizeof text - used;
+    snprintf(text + used, room, ": %.*s", (int)room, last_message);
     memcpy(last_message, text, sizeof text);
     return status;
 }

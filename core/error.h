@@ -30,7 +30,7 @@ typedef enum {
 } ls_status;
 
 #define LS_MUST_CHECK __attribute__((warn_unused_result))
-#define LS_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define LS_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 /* Text of a code, e.g. "out of memory".  Never NULL. */
 const char *ls_status_text(ls_status status);

@@ -1,0 +1,79 @@
+/*
+ * attention.c - causal attention over a packed projection.
+ */
+#include "core/kernels/attention.h"
+#include "autograd/ops.h"
+#include "autograd/ops/heads_impl.h"
+
+static ls_status infer(const ls_node *call, ls_plan *plan)
+{
+    ls__head_sizes s;
+    ls_status      status = ls__head_sizes_of(call, &s);
+    double         p      = call->attr.f[0];
+
+    if (status)
+        return status;
+    if (!(p >= 0 && p < 1))
+        return ls_fail(LS_EINVAL, "attention: dropout %g, want 0 <= p < 1", p);
+    plan->shape     = LS_SHAPE3(s.b, s.t, s.h * s.d);
+    plan->dtype     = LS_REAL;
+    plan->aux_bytes = (size_t)(s.b * s.h * s.t) * sizeof(ls_real);
+    return LS_OK;
+}
+
+typedef struct {
+    ls_attention_args a;
+    ls_dropout_args   dropout;
+} arguments;
+
+static void arguments_of(const ls_node *call, arguments *x)
+{
+    ls__head_sizes s;
+
+    (void)ls__head_sizes_of(call, &s); /* infer has accepted them */
+    x->dropout = (ls_dropout_args){call->random.seed, call->random.step,
+                                   call->random.first_sequence, call->site, call->attr.f[0]};
+    bool drops = call->training && call->attr.f[0] > 0;
+    x->a       = (ls_attention_args){.b       = s.b,
+                                     .t       = s.t,
+                                     .h       = s.h,
+                                     .k       = s.k,
+                                     .d       = s.d,
+                                     .qkv     = ls_reals(call->in[0]),
+                                     .out     = ls_reals(call->out),
+                                     .lse     = call->aux->data,
+                                     .dropout = drops ? &x->dropout : NULL};
+}
+
+static void forward(ls_node *call)
+{
+    arguments x;
+
+    arguments_of(call, &x);
+    ls_k_attention(&x.a);
+}
+
+static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+{
+    arguments x;
+
+    arguments_of(call, &x);
+    if (din[0].data)
+        ls_k_attention_backward(&x.a, dout, din[0].data, din[0].add);
+}
+
+const ls_op ls_op_attention = {.name     = "attention",
+                               .n_in     = 1,
+                               .infer    = infer,
+                               .forward  = forward,
+                               .backward = backward,
+                               .saves    = LS_SAVE_IN0 | LS_SAVE_OUT,
+                               .random   = true};
+
+ls_tensor *ls_attention(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads)
+{
+    ls_attr attr = ls__heads_attr(heads);
+
+    attr.f[0] = heads->dropout;
+    return ls_tape_apply(tape, &ls_op_attention, &qkv, 1, &attr);
+}

@@ -1,0 +1,90 @@
+/*
+ * layernorm.c - layer normalisation over the last dimension, with or without bias.
+ */
+#include "core/kernels/layernorm.h"
+#include "autograd/ops.h"
+#include "core/kernels/columns.h"
+
+enum { X, W, B };
+
+static int64_t columns_of(const ls_node *call)
+{
+    return call->in[W]->shape.dim[0];
+}
+
+static int64_t rows_of(const ls_node *call)
+{
+    int64_t c = columns_of(call);
+    return c ? ls_tensor_numel(call->in[X]) / c : 0;
+}
+
+static ls_status infer(const ls_node *call, ls_plan *plan)
+{
+    const ls_shape *x = &call->in[X]->shape;
+    ls_shape_text   xt, wt;
+
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i]->dtype != LS_REAL)
+            return ls_fail(LS_ESHAPE, "layernorm: input %d has dtype %s", i,
+                           ls_dtype_name(call->in[i]->dtype));
+    for (int i = W; i < call->n_in; i++)
+        if (x->ndim < 1 || call->in[i]->shape.ndim != 1 ||
+            call->in[i]->shape.dim[0] != x->dim[x->ndim - 1])
+            return ls_fail(LS_ESHAPE, "layernorm: x %s, %s %s", ls_shape_print(x, &xt),
+                           i == W ? "weight" : "bias",
+                           ls_shape_print(&call->in[i]->shape, &wt));
+    plan->shape     = *x;
+    plan->dtype     = LS_REAL;
+    plan->aux_bytes = 2 * (size_t)rows_of(call) * sizeof(ls_real);
+    plan->backward_scratch_bytes =
+        2 * (size_t)ls_k_column_scratch(rows_of(call), columns_of(call)) * sizeof(ls_real);
+    return LS_OK;
+}
+
+static ls_layernorm_args args_of(const ls_node *call)
+{
+    ls_real *aux = call->aux->data;
+
+    return (ls_layernorm_args){.n    = rows_of(call),
+                               .c    = columns_of(call),
+                               .x    = ls_reals(call->in[X]),
+                               .w    = ls_reals(call->in[W]),
+                               .b    = call->n_in > 2 ? ls_reals(call->in[B]) : NULL,
+                               .mean = aux,
+                               .rstd = aux + rows_of(call),
+                               .eps  = call->attr.f[0]};
+}
+
+static void forward(ls_node *call)
+{
+    ls_layernorm_args a = args_of(call);
+    ls_k_layernorm(&a, ls_reals(call->out));
+}
+
+static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+{
+    ls_layernorm_args  a = args_of(call);
+    ls_layernorm_grads g = {.dw = din[W].data, .add_w = din[W].add, .scratch = call->scratch};
+
+    if (call->n_in > 2) {
+        g.db    = din[B].data;
+        g.add_b = din[B].add;
+    }
+    if (g.dw || g.db)
+        ls_k_layernorm_dw(&a, dout, &g);
+    if (din[X].data)
+        ls_k_layernorm_dx(&a, dout, din[X].data, din[X].add);
+}
+
+const ls_op ls_op_layernorm = {.name     = "layernorm",
+                               .n_in     = -1,
+                               .infer    = infer,
+                               .forward  = forward,
+                               .backward = backward,
+                               .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+
+ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, double eps)
+{
+    return ls_tape_apply(tape, &ls_op_layernorm, (ls_tensor *[]){x, w, b}, b ? 3 : 2,
+                         &(ls_attr){.f = {eps}});
+}

@@ -1,0 +1,313 @@
+/*
+ * elementwise.c - blocks of GRAIN elements over the pool; every loop body is one formula.
+ */
+#include "core/kernels/elementwise.h"
+
+#include "core/kernels/real_math.h"
+#include "core/thread.h"
+
+enum { GRAIN = 16384 };
+
+#define SQRT_HALF ((ls_real)0.70710678118654752440)      /* 1 / sqrt(2) */
+#define INV_SQRT_2PI ((ls_real)0.39894228040143267794)   /* 1 / sqrt(2 pi) */
+#define SQRT_2_OVER_PI ((ls_real)0.79788456080286535588) /* sqrt(2 / pi) */
+#define GELU_CUBIC ((ls_real)0.044715)
+#define HALF ((ls_real)0.5)
+
+/* What a task sees: a pass over n elements, or over rows of n. */
+typedef struct {
+    ls_real       *y;
+    const ls_real *a, *b, *c;
+    int64_t        n, rows;
+    ls_real        value;
+    ls_activation  f;
+    bool           add;
+} job;
+
+static void each_block(job *j, ls_task task)
+{
+    ls_parallel(ls_block_count(j->n, GRAIN), task, j);
+}
+
+static int64_t row_grain(const job *j)
+{
+    return j->n < GRAIN ? GRAIN / (j->n ? j->n : 1) : 1;
+}
+
+static void each_row_block(job *j, ls_task task)
+{
+    ls_parallel(ls_block_count(j->rows, row_grain(j)), task, j);
+}
+
+static inline void put(const job *j, int64_t i, ls_real value)
+{
+    j->y[i] = j->add ? j->y[i] + value : value;
+}
+
+static void add_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        j->y[i] = j->a[i] + j->b[i];
+}
+
+void ls_k_add(ls_real *y, const ls_real *a, const ls_real *b, int64_t n)
+{
+    each_block(&(job){.y = y, .a = a, .b = b, .n = n}, add_task);
+}
+
+void ls_k_add_to(ls_real *y, const ls_real *x, int64_t n)
+{
+    ls_k_add(y, y, x, n);
+}
+
+static void mul_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, j->a[i] * j->b[i]);
+}
+
+void ls_k_mul(ls_real *y, const ls_real *a, const ls_real *b, int64_t n, bool add)
+{
+    each_block(&(job){.y = y, .a = a, .b = b, .n = n, .add = add}, mul_task);
+}
+
+static void scale_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, j->a[i] * j->value);
+}
+
+void ls_k_scale(ls_real *y, const ls_real *x, ls_real factor, int64_t n, bool add)
+{
+    each_block(&(job){.y = y, .a = x, .value = factor, .n = n, .add = add}, scale_task);
+}
+
+static void fill_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, j->value);
+}
+
+void ls_k_fill(ls_real *y, ls_real value, int64_t n, bool add)
+{
+    each_block(&(job){.y = y, .value = value, .n = n, .add = add}, fill_task);
+}
+
+static void add_rows_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->rows, row_grain(j), index);
+
+    for (int64_t r = range.first; r < range.end; r++)
+        for (int64_t i = 0; i < j->n; i++)
+            j->y[r * j->n + i] = j->a[r * j->n + i] + j->b[i];
+}
+
+void ls_k_add_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows, int64_t n)
+{
+    each_row_block(&(job){.y = y, .a = a, .b = b, .rows = rows, .n = n}, add_rows_task);
+}
+
+static void mul_rows_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->rows, row_grain(j), index);
+
+    for (int64_t r = range.first; r < range.end; r++)
+        for (int64_t i = 0; i < j->n; i++)
+            put(j, r * j->n + i, j->a[r * j->n + i] * j->b[i]);
+}
+
+void ls_k_mul_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows, int64_t n,
+                   bool add)
+{
+    if (n == 1)
+        ls_k_scale(y, a, b[0], rows, add);
+    else
+        each_row_block(&(job){.y = y, .a = a, .b = b, .rows = rows, .n = n, .add = add},
+                       mul_rows_task);
+}
+
+static inline ls_real sigmoid(ls_real x)
+{
+    return 1 / (1 + ls_exp(-x));
+}
+
+/* The comparisons let a NaN through. */
+static inline ls_real relu(ls_real x)
+{
+    return x <= 0 ? 0 : x;
+}
+
+static inline ls_real relu_slope(ls_real x)
+{
+    return x <= 0 ? 0 : 1;
+}
+
+/* x Phi(x), Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
+static inline ls_real gelu(ls_real x)
+{
+    return HALF * x * (1 + ls_erf(x * SQRT_HALF));
+}
+
+/* Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi) */
+static inline ls_real gelu_slope(ls_real x)
+{
+    return HALF * (1 + ls_erf(x * SQRT_HALF)) + x * INV_SQRT_2PI * ls_exp(-HALF * x * x);
+}
+
+/* x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3) */
+static inline ls_real gelu_tanh(ls_real x)
+{
+    return HALF * x * (1 + ls_tanh_of(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)));
+}
+
+/* (1 + tanh u) / 2 + x (1 - tanh^2 u) u' / 2 */
+static inline ls_real gelu_tanh_slope(ls_real x)
+{
+    ls_real t  = ls_tanh_of(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
+    ls_real du = SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x);
+    return HALF * (1 + t) + HALF * x * (1 - t * t) * du;
+}
+
+static inline ls_real silu(ls_real x)
+{
+    return x * sigmoid(x);
+}
+
+/* s + x s (1 - s) */
+static inline ls_real silu_slope(ls_real x)
+{
+    ls_real s = sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+static inline ls_real tanh_slope(ls_real x)
+{
+    ls_real t = ls_tanh_of(x);
+    return 1 - t * t;
+}
+
+/* Called with constant f, so that each use becomes a loop of its own. */
+static inline void map(const job *j, int64_t index, ls_real (*f)(ls_real))
+{
+    ls_block range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        j->y[i] = f(j->a[i]);
+}
+
+static inline void chain(const job *j, int64_t index, ls_real (*slope)(ls_real))
+{
+    ls_block range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, j->b[i] * slope(j->a[i]));
+}
+
+static void activation_task(void *context, int64_t index)
+{
+    const job *j = context;
+
+    switch (j->f) {
+    case LS_ACT_RELU:
+        map(j, index, relu);
+        break;
+    case LS_ACT_GELU:
+        map(j, index, gelu);
+        break;
+    case LS_ACT_GELU_TANH:
+        map(j, index, gelu_tanh);
+        break;
+    case LS_ACT_SILU:
+        map(j, index, silu);
+        break;
+    case LS_ACT_TANH:
+        map(j, index, ls_tanh_of);
+        break;
+    }
+}
+
+static void slope_task(void *context, int64_t index)
+{
+    const job *j = context;
+
+    switch (j->f) {
+    case LS_ACT_RELU:
+        chain(j, index, relu_slope);
+        break;
+    case LS_ACT_GELU:
+        chain(j, index, gelu_slope);
+        break;
+    case LS_ACT_GELU_TANH:
+        chain(j, index, gelu_tanh_slope);
+        break;
+    case LS_ACT_SILU:
+        chain(j, index, silu_slope);
+        break;
+    case LS_ACT_TANH:
+        chain(j, index, tanh_slope);
+        break;
+    }
+}
+
+void ls_k_activation(ls_activation f, ls_real *y, const ls_real *x, int64_t n)
+{
+    each_block(&(job){.y = y, .a = x, .n = n, .f = f}, activation_task);
+}
+
+void ls_k_activation_backward(ls_activation f, ls_real *dx, const ls_real *dy, const ls_real *x,
+                              int64_t n, bool add)
+{
+    each_block(&(job){.y = dx, .a = x, .b = dy, .n = n, .f = f, .add = add}, slope_task);
+}
+
+static void swiglu_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, silu(j->a[i]) * j->b[i]);
+}
+
+void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n)
+{
+    each_block(&(job){.y = y, .a = gate, .b = up, .n = n}, swiglu_task);
+}
+
+/* d/d up is silu(gate): the product that swiglu itself forms, with dy in up's place. */
+void ls_k_swiglu_dup(ls_real *dup, const ls_real *dy, const ls_real *gate, int64_t n, bool add)
+{
+    if (dup)
+        each_block(&(job){.y = dup, .a = gate, .b = dy, .n = n, .add = add}, swiglu_task);
+}
+
+static void dgate_task(void *context, int64_t index)
+{
+    const job *j     = context;
+    ls_block   range = ls_block_at(j->n, GRAIN, index);
+
+    for (int64_t i = range.first; i < range.end; i++)
+        put(j, i, j->c[i] * j->b[i] * silu_slope(j->a[i]));
+}
+
+void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,
+                       const ls_real *up, int64_t n, bool add)
+{
+    if (dgate)
+        each_block(&(job){.y = dgate, .a = gate, .b = up, .c = dy, .n = n, .add = add},
+                   dgate_task);
+}

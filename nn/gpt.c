@@ -1,0 +1,139 @@
+/*
+ * gpt.c - embeddings, blocks, final norm, head.
+ *
+ * V vocabulary, C channels, T context.  A tied head reads wte.weight; there is no second
+ * parameter, so there is one gradient and one entry in a file.
+ */
+#include "nn/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef struct {
+    ls_module            base;
+    ls_gpt_opts          opts;
+    ls_embedding_module *wte, *wpe;
+    ls_module           *first_block;
+    ls_module           *ln_f;
+    ls_embedding_module
+        *lm_head; /* rows of the vocabulary, as an embedding's; NULL when tied */
+} gpt;
+
+static ls_tensor *run_block(void *context, ls_tape *tape, ls_tensor *x)
+{
+    return ls_module_call(context, tape, x);
+}
+
+/* x + wpe[0..T-1], the same for every sequence */
+static ls_tensor *add_positions(gpt *g, ls_tape *tape, ls_tensor *x)
+{
+    int64_t    t   = x->shape.dim[1];
+    ls_tensor *ids = ls_tape_tensor(tape, LS_I32, LS_SHAPE1(t));
+
+    for (int64_t i = 0; ids && i < t; i++)
+        ls_ints(ids)[i] = (int32_t)i;
+    return ls_add(tape, x, ls_module_call(&g->wpe->base, tape, ids));
+}
+
+static ls_tensor *check_ids(const gpt *g, ls_tape *tape, ls_tensor *ids)
+{
+    ls_shape_text text;
+
+    if (!ids)
+        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "gpt: tokens are NULL"));
+    if (ids->shape.ndim != 2 || ids->shape.dim[1] > g->opts.context)
+        return ls_tape_fail(
+            tape, ls_fail(LS_ESHAPE, "gpt: tokens %s, want (B,T) with T <= %lld",
+                          ls_shape_print(&ids->shape, &text), (long long)g->opts.context));
+    return ids;
+}
+
+static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *ids, ls_tensor *targets)
+{
+    gpt *g = (gpt *)self;
+
+    if (ls_tape_status(tape) || !check_ids(g, tape, ids))
+        return NULL;
+    ls_tensor *x = ls_module_call(&g->wte->base, tape, ids);
+    if (g->wpe && x)
+        x = add_positions(g, tape, x);
+    x            = ls_dropout(tape, x, g->opts.dropout);
+    ls_module *b = g->first_block;
+    for (int64_t i = 0; i < g->opts.n_layer; i++, b = b->next)
+        x = g->opts.recompute ? ls_recompute(tape, x, run_block, b)
+                              : ls_module_call(b, tape, x);
+    x               = ls_module_call(g->ln_f, tape, x);
+    ls_tensor *head = &(g->lm_head ? g->lm_head : g->wte)->weight->tensor;
+    if (targets)
+        return ls_head_cross_entropy(tape, x, head, targets, LS_IGNORE);
+    return ls_linear(tape, x, head, NULL);
+}
+
+static const ls_module_class class = {"gpt", forward};
+
+static bool add_blocks(gpt *g, const ls_gpt_opts *o)
+{
+    ls_init       init = {LS_INIT_NORMAL, 0.02};
+    ls_init       proj = {LS_INIT_NORMAL, 0.02 / sqrt(2 * (double)o->n_layer)};
+    ls_block_opts b    = {
+           .norm      = {o->norm, o->d_model, o->bias, o->norm_eps},
+           .attention = {.width = o->d_model,
+                         .heads = {(int)o->n_head, (int)o->n_kv_head, o->dropout, o->rope_base},
+                         .rope  = o->rope,
+                         .bias  = o->bias,
+                         .init  = init,
+                         .proj_init = proj},
+           .mlp       = {o->mlp, o->d_model, o->d_ff, o->bias, init, proj},
+           .dropout   = o->dropout,
+    };
+
+    for (int64_t i = 0; i < o->n_layer; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "h.%lld", (long long)i);
+        ls_module *m = ls_block_new(&g->base, name, &b);
+        if (!m)
+            return false;
+        if (!g->first_block)
+            g->first_block = m;
+    }
+    return true;
+}
+
+static bool add_parts(gpt *g, const ls_gpt_opts *o)
+{
+    ls_init      init = {LS_INIT_NORMAL, 0.02};
+    ls_norm_opts norm = {o->norm, o->d_model, o->bias, o->norm_eps};
+
+    g->wte = ls_embedding_new(&g->base, "wte", o->vocab_size, o->d_model, init);
+    if (!o->rope)
+        g->wpe = ls_embedding_new(&g->base, "wpe", o->context, o->d_model, init);
+    if (!g->wte || (!o->rope && !g->wpe) || !add_blocks(g, o))
+        return false;
+    g->ln_f = ls_norm_new(&g->base, "ln_f", &norm);
+    if (!o->tie_embeddings)
+        g->lm_head = ls_embedding_new(&g->base, "lm_head", o->vocab_size, o->d_model, init);
+    return g->ln_f && (g->lm_head || o->tie_embeddings);
+}
+
+ls_module *ls_gpt_new(const ls_gpt_opts *opts)
+{
+    gpt *g = ls_module_new(&class, sizeof *g, NULL, "");
+    if (!g)
+        return NULL;
+    g->opts = *opts;
+    if (!add_parts(g, opts)) {
+        ls_module_free(&g->base);
+        return NULL;
+    }
+    return &g->base;
+}
+
+int64_t ls_gpt_matmul_weights(const ls_gpt_opts *o)
+{
+    int64_t kv   = o->n_kv_head ? o->n_kv_head : o->n_head;
+    int64_t qkv  = o->d_model / o->n_head * (o->n_head + 2 * kv) * o->d_model;
+    int64_t proj = o->d_model * o->d_model;
+    int64_t mlp  = (o->mlp == LS_MLP_SWIGLU ? 3 : 2) * o->d_model * o->d_ff;
+
+    return o->n_layer * (qkv + proj + mlp) + o->vocab_size * o->d_model;
+}

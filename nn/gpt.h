@@ -1,0 +1,35 @@
+/*
+ * gpt.h - a decoder-only Transformer, GPT-2 style or Llama style by its options.
+ */
+#ifndef LS_NN_GPT_H
+#define LS_NN_GPT_H
+
+#include "nn/layers.h"
+
+typedef struct {
+    int64_t      vocab_size, n_layer, n_head, n_kv_head, d_model, d_ff, context;
+    double       dropout;
+    bool         bias, tie_embeddings;
+    ls_norm_kind norm;
+    double       norm_eps;
+    ls_mlp_kind  mlp;
+    bool         rope; /* else learned positions */
+    double       rope_base;
+    bool         recompute; /* the blocks' activations, in backward */
+} ls_gpt_opts;
+
+/*
+ * The model, without values (ls_module_init gives them); NULL: out of memory.
+ *
+ *     ls_module_call(gpt, tape, ids)                 (B,T) I32 -> logits (B,T,V)
+ *     ls_module_call_with(gpt, tape, ids, targets)   -> scalar, the sum of all tokens' losses
+ *
+ * Targets of LS_IGNORE count for nothing.  T may be shorter than the context.
+ */
+ls_module *ls_gpt_new(const ls_gpt_opts *opts);
+
+/* Weights that stand in matrix products, each once, the head included: 6 flops a token and
+ * weight. */
+int64_t ls_gpt_matmul_weights(const ls_gpt_opts *opts);
+
+#endif

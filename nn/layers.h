@@ -1,0 +1,71 @@
+/*
+ * layers.h - the modules that models are made of.
+ *
+ * Each constructor registers the module with its parent under a name and returns it, or NULL
+ * (out of memory).  Parameters carry the names of docs/config.md's table: weights are (out,in).
+ */
+#ifndef LS_NN_LAYERS_H
+#define LS_NN_LAYERS_H
+
+#include "autograd/ops.h"
+#include "nn/module.h"
+
+/* A target that counts for nothing, as in PyTorch. */
+enum { LS_IGNORE = -100 };
+
+/* x (...,in) -> (...,out); weight (out,in), bias (out) where asked for. */
+typedef struct {
+    int64_t in, out;
+    bool    bias;
+    ls_init weight_init, bias_init;
+} ls_linear_opts;
+ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_opts *opts);
+
+/* ids (...) I32 -> (...,width); weight (rows,width). */
+typedef struct {
+    ls_module     base;
+    ls_parameter *weight;
+} ls_embedding_module;
+ls_embedding_module *ls_embedding_new(ls_module *parent, const char *name, int64_t rows,
+                                      int64_t width, ls_init init);
+
+/* Layer norm or RMS norm over the last dimension; weight (width), bias for a layer norm. */
+typedef enum { LS_NORM_LAYER, LS_NORM_RMS } ls_norm_kind;
+typedef struct {
+    ls_norm_kind kind;
+    int64_t      width;
+    bool         bias; /* of a layer norm */
+    double       eps;
+} ls_norm_opts;
+ls_module *ls_norm_new(ls_module *parent, const char *name, const ls_norm_opts *opts);
+
+/* Causal self-attention with its two projections: qkv and proj. */
+typedef struct {
+    int64_t  width;
+    ls_heads heads;
+    bool     rope, bias;
+    ls_init  init, proj_init;
+} ls_attention_opts;
+ls_module *ls_attention_new(ls_module *parent, const char *name, const ls_attention_opts *opts);
+
+/* fc, activation, proj; or, for swiglu, silu(gate) * up, proj. */
+typedef enum { LS_MLP_GELU, LS_MLP_GELU_TANH, LS_MLP_SWIGLU } ls_mlp_kind;
+typedef struct {
+    ls_mlp_kind kind;
+    int64_t     width, hidden;
+    bool        bias;
+    ls_init     init, proj_init;
+} ls_feedforward_opts;
+ls_module *ls_feedforward_new(ls_module *parent, const char *name,
+                              const ls_feedforward_opts *opts);
+
+/* Pre-norm block: x + dropout(attn(ln_1 x)), then x + dropout(mlp(ln_2 x)). */
+typedef struct {
+    ls_norm_opts        norm;
+    ls_attention_opts   attention;
+    ls_feedforward_opts mlp;
+    double              dropout;
+} ls_block_opts;
+ls_module *ls_block_new(ls_module *parent, const char *name, const ls_block_opts *opts);
+
+#endif

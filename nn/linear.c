@@ -1,0 +1,31 @@
+/*
+ * linear.c - the linear module.
+ */
+#include "nn/layers.h"
+
+typedef struct {
+    ls_module     base;
+    ls_parameter *weight, *bias;
+} linear;
+
+static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *x, ls_tensor *y)
+{
+    linear *l = (linear *)self;
+
+    (void)y;
+    return ls_linear(tape, x, &l->weight->tensor, l->bias ? &l->bias->tensor : NULL);
+}
+
+static const ls_module_class class = {"linear", forward};
+
+ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_opts *o)
+{
+    linear *l = ls_module_new(&class, sizeof *l, parent, name);
+    if (!l)
+        return NULL;
+    l->weight =
+        ls_module_add_parameter(&l->base, "weight", LS_SHAPE2(o->out, o->in), o->weight_init);
+    if (o->bias)
+        l->bias = ls_module_add_parameter(&l->base, "bias", LS_SHAPE1(o->out), o->bias_init);
+    return l->weight && (l->bias || !o->bias) ? &l->base : NULL;
+}
