@@ -207,7 +207,7 @@ static void test_given_tokenizer(void)
                 LS_ECONFIG, "(U+00E9) at byte 1");
     ls_dataset_close(&d);
     opts.tokenizer_json = "{\"kind\":\"char\"}";
-    CHECK_FAILS(ls_dataset_load(&opts, &d), LS_EFORMAT, "tokenizer: found }");
+    CHECK_FAILS(ls_dataset_load(&opts, &d), LS_EFORMAT, "tokenizer: found 1 keys");
 }
 
 /* An evaluation sees the validation part's sequences 0 .. S-1, and none of train. */
