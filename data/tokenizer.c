@@ -265,8 +265,8 @@ static ls_status parse_points(const ls_json *list, ls_tokenizer *t)
     uint32_t i      = 0;
 
     for (const ls_json *p = list->child; p; p = p->next) {
-        bool valid = p->kind == LS_JSON_NUMBER && p->integer && p->whole > before &&
-                     p->whole < LS_UTF8_POINTS && ls_utf8_valid((uint32_t)p->whole);
+        bool valid = p->integer && p->whole > before && p->whole < LS_UTF8_POINTS &&
+                     ls_utf8_valid((uint32_t)p->whole);
         if (!valid)
             return ls_fail(LS_EFORMAT,
                            "tokenizer: code_points[%" PRIu32 "] is %.*s, wanted code points of "

@@ -306,6 +306,7 @@ static const struct {
     {"negative", "{\"kind\":\"char\",\"code_points\":[-1]}", "code_points[0] is -1,"},
     {"surrogate", "{\"kind\":\"char\",\"code_points\":[55296]}", "[0] is 55296,"},
     {"beyond Unicode", "{\"kind\":\"char\",\"code_points\":[1114112]}", "[0] is 1114112,"},
+    {"2^32 + a", "{\"kind\":\"char\",\"code_points\":[4294967393]}", "[0] is 4294967393,"},
     {"huge", "{\"kind\":\"char\",\"code_points\":[18446744073709551617]}",
      "is 18446744073709551617,"},
     {"fraction", "{\"kind\":\"char\",\"code_points\":[1.0]}", "[0] is 1.0,"},
