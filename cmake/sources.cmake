@@ -4,15 +4,8 @@ set(LS_SOURCES
   core/alloc.c
   core/dtype.c
   core/error.c
-  core/gz.c
-  core/kernels/elementwise.c
-  core/kernels/gemm.c
-  core/kernels/reduce.c
-  core/kernels/rmsnorm.c
-  core/kernels/rope.c
-  core/kernels/softmax.c
-  core/kernels/strided.c
   core/exact_sum.c
+  core/gz.c
   core/log.c
   core/rng.c
   core/sha256.c
@@ -29,6 +22,8 @@ set(LS_SOURCES
   core/kernels/gemm.c
   core/kernels/layernorm.c
   core/kernels/reduce.c
+  core/kernels/rmsnorm.c
+  core/kernels/rope.c
   core/kernels/row_squares.c
   core/kernels/softmax.c
   core/kernels/strided.c
@@ -36,9 +31,20 @@ set(LS_SOURCES
   autograd/backward.c
   autograd/boundary.c
   autograd/op.c
+  autograd/recompute.c
+  autograd/tape.c
+  # autograd: operators
+  autograd/ops/activation.c
+  autograd/ops/add.c
+  autograd/ops/attention.c
   autograd/ops/concat.c
   autograd/ops/contiguous.c
   autograd/ops/cross_entropy.c
+  autograd/ops/dropout.c
+  autograd/ops/embedding.c
+  autograd/ops/head_cross_entropy.c
+  autograd/ops/layernorm.c
+  autograd/ops/linear.c
   autograd/ops/log_softmax.c
   autograd/ops/matmul.c
   autograd/ops/mean.c
@@ -52,17 +58,6 @@ set(LS_SOURCES
   autograd/ops/softmax.c
   autograd/ops/sum.c
   autograd/ops/swiglu.c
-  autograd/recompute.c
-  autograd/tape.c
-  # autograd: operators
-  autograd/ops/activation.c
-  autograd/ops/add.c
-  autograd/ops/attention.c
-  autograd/ops/dropout.c
-  autograd/ops/embedding.c
-  autograd/ops/head_cross_entropy.c
-  autograd/ops/layernorm.c
-  autograd/ops/linear.c
   # nn
   nn/attention.c
   nn/block.c
