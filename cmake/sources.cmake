@@ -6,6 +6,9 @@ set(LS_SOURCES
   core/error.c
   core/exact_sum.c
   core/gz.c
+  core/json.c
+  core/json_print.c
+  core/json_scan.c
   core/log.c
   core/rng.c
   core/sha256.c
@@ -95,4 +98,8 @@ set(LS_SOURCES
 
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
+  cli/config.c
+  cli/config_print.c
+  cli/config_rules.c
+  cli/config_table.c
 )
