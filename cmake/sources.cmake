@@ -62,4 +62,9 @@ set(LS_SOURCES
 
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
+  cli/cmd_diff.c
+  cli/cmd_inspect.c
+  cli/compare.c
+  cli/exit.c
+  cli/files.c
 )
