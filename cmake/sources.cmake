@@ -98,13 +98,26 @@ set(LS_SOURCES
 
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
+  cli/args.c
+  cli/cmd_diff.c
+  cli/cmd_eval.c
+  cli/cmd_init.c
+  cli/cmd_inspect.c
+  cli/cmd_train.c
+  cli/compare.c
+  cli/compute.c
   cli/config.c
   cli/config_print.c
   cli/config_rules.c
   cli/config_table.c
-  cli/cmd_diff.c
-  cli/cmd_inspect.c
-  cli/compare.c
+  cli/evaluate.c
   cli/exit.c
   cli/files.c
+  cli/metrics.c
+  cli/model.c
+  cli/open_checkpoint.c
+  cli/progress.c
+  cli/run_dir.c
+  cli/train.c
+  cli/trainer.c
 )
