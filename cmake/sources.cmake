@@ -99,6 +99,7 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/config.c
+  cli/config_docs.c
   cli/config_print.c
   cli/config_rules.c
   cli/config_table.c
