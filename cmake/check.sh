@@ -48,7 +48,8 @@ check_tidy() {
     # shellcheck disable=SC2046
     printf '%s\0' "${FILES[@]}" | xargs -0 -n 4 -P 2 sh -c '
         flags=$1; shift
-        clang-tidy --quiet "$@" -- $flags' sh "$(compile_flags | tr '\n' ' ')"
+        clang-tidy --quiet "$@" -- $flags 2>&1' sh "$(compile_flags | tr '\n' ' ')" |
+        { grep -Ev '^[0-9]+ warnings( and [0-9]+ errors)? generated\.$' || true; }
     echo "tidy: ${#FILES[@]} files"
 }
 
@@ -56,8 +57,8 @@ check_cppcheck() {
     tool_or_skip cppcheck 2.10
     EXTRA=() FILES=("$@")
     [ ${#FILES[@]} -gt 0 ] || mapfile -t FILES < <(sources '*.c')
-    cppcheck -q -j 2 --std=c11 --language=c -I. --enable=warning,performance,portability --inline-suppr \
-        --error-exitcode=1 --suppress=missingIncludeSystem -D_POSIX_C_SOURCE=200809L "${FILES[@]}"
+    cppcheck -q -j 2 --std=c11 --language=c -I. --enable=warning,performance --inline-suppr \
+        --error-exitcode=1 --suppress=missingIncludeSystem --suppress=invalidFunctionArg -D_POSIX_C_SOURCE=200809L "${FILES[@]}"
     echo "cppcheck: ${#FILES[@]} files"
 }
 

@@ -103,4 +103,9 @@ set(LS_CLI_SOURCES
   cli/config_print.c
   cli/config_rules.c
   cli/config_table.c
+  cli/cmd_diff.c
+  cli/cmd_inspect.c
+  cli/compare.c
+  cli/exit.c
+  cli/files.c
 )

@@ -4,7 +4,9 @@
  *     file --fill--> chunk --append or inflate--> bytes
  *
  * zlib checks each member's CRC and length; what it does not see is checked here: the file
- * must end exactly where a member ends.  zlib's own memory comes from ls_calloc.
+ * must end exactly where a member ends.  Output that finds no room waits inside zlib for the
+ * next call, of which there is always one: a member's last bytes are its checksum and length.
+ * zlib's own memory comes from ls_calloc.
  */
 #include "core/gz.h"
 
@@ -156,8 +158,7 @@ static ls_status inflate_chunk(reader *r, gunzip *g, ls_bytes *bytes)
             status = begin_member(r, g);
         if (!status)
             status = inflate_some(r, g, bytes);
-        /* full output may hide more of it, also when the input is used up */
-    } while (!status && (g->z.avail_in || (g->open && !g->z.avail_out)));
+    } while (!status && g->z.avail_in);
     return status;
 }
 

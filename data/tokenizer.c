@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/json.h"
 #include "data/utf8.h"
 
 enum { BYTES = 256, ASCII = 128 };
@@ -257,74 +258,42 @@ char *ls_tokenizer_to_json(const ls_tokenizer *tokenizer)
     return json;
 }
 
-typedef struct {
-    const char *start, *at;
-} cursor;
-
-static ls_status unexpected(const cursor *c, const char *wanted)
+/* Code points in ascending order: each above the one before it. */
+static ls_status parse_points(const ls_json *list, ls_tokenizer *t)
 {
-    return ls_fail(LS_EFORMAT, "tokenizer: found %.12s at character %td, wanted %s",
-                   *c->at ? c->at : "the end", c->at - c->start, wanted);
+    int64_t  before = -1;
+    uint32_t i      = 0;
+
+    for (const ls_json *p = list->child; p; p = p->next) {
+        bool valid = p->integer && p->whole > before && p->whole < LS_UTF8_POINTS &&
+                     ls_utf8_valid((uint32_t)p->whole);
+        if (!valid)
+            return ls_fail(LS_EFORMAT,
+                           "tokenizer: code_points[%" PRIu32 "] is %.*s, wanted code points of "
+                           "Unicode in ascending order",
+                           i, p->source_bytes < 24 ? (int)p->source_bytes : 24, p->source);
+        before        = p->whole;
+        t->point[i++] = (uint32_t)p->whole;
+    }
+    return LS_OK;
 }
 
-/* Steps over white space and then over text, if that is what follows. */
-static bool accept(cursor *c, const char *text)
+static ls_status parse_char(const ls_json *root, ls_tokenizer **tokenizer)
 {
-    c->at += strspn(c->at, " \t\r\n");
-    bool found = !strncmp(c->at, text, strlen(text));
+    const ls_json *list = ls_json_find(root, "code_points");
+
+    const char *found = !list                          ? "missing"
+                        : list->kind != LS_JSON_ARRAY  ? ls_json_kind_name(list)
+                        : list->count > LS_UTF8_POINTS ? "too long"
+                        : list->count == 0             ? "empty"
+                                                       : NULL;
     if (found)
-        c->at += strlen(text);
-    return found;
-}
-
-static ls_status expect(cursor *c, const char *const *texts)
-{
-    for (; *texts; texts++)
-        if (!accept(c, *texts))
-            return unexpected(c, *texts);
-    return LS_OK;
-}
-
-/* One code point, above the one before it (-1 for the first). */
-static ls_status parse_point(cursor *c, int64_t before, uint32_t *point)
-{
-    accept(c, "");
-    size_t   digits = strspn(c->at, "0123456789");
-    uint32_t value = digits && digits < 8 ? (uint32_t)strtoul(c->at, NULL, 10) : LS_UTF8_POINTS;
-
-    if (!ls_utf8_valid(value) || value <= before)
-        return unexpected(c, "code points of Unicode in ascending order");
-    c->at += digits;
-    *point = value;
-    return LS_OK;
-}
-
-static ls_status parse_points(cursor *c, ls_tokenizer *t)
-{
-    ls_status status = LS_OK;
-    int64_t   before = -1;
-
-    t->size = 0;
-    do {
-        status = parse_point(c, before, &t->point[t->size]);
-        if (!status)
-            before = t->point[t->size++];
-    } while (!status && accept(c, ","));
-    return status ? status : expect(c, (const char *const[]){"]", "}", NULL});
-}
-
-static ls_status parse_char(cursor *c, ls_tokenizer **tokenizer)
-{
-    ls_status status = expect(c, (const char *const[]){",", "\"code_points\"", ":", "[", NULL});
-    if (status)
-        return status;
-    int32_t most = 1; /* numbers in the list: a comma stands between two */
-    for (const char *p = c->at; *p; p++)
-        most += *p == ',';
-    ls_tokenizer *t = allocate(LS_TOKENIZER_CHAR, most);
+        return ls_fail(LS_EFORMAT, "tokenizer: code_points is %s, wanted a list of numbers",
+                       found);
+    ls_tokenizer *t = allocate(LS_TOKENIZER_CHAR, (int32_t)list->count);
     if (!t)
         return LS_ENOMEM;
-    status = parse_points(c, t);
+    ls_status status = parse_points(list, t);
     if (status) {
         ls_tokenizer_free(t);
         return status;
@@ -334,28 +303,36 @@ static ls_status parse_char(cursor *c, ls_tokenizer **tokenizer)
     return LS_OK;
 }
 
+static ls_status parse(const ls_json *root, ls_tokenizer **tokenizer)
+{
+    const char *kind;
+
+    if (root->kind != LS_JSON_OBJECT)
+        return ls_fail(LS_EFORMAT, "tokenizer: found %s, wanted an object",
+                       ls_json_kind_name(root));
+    ls_status status = ls_json_get_string(root, "kind", &kind);
+    if (status)
+        return ls_fail_in(status, "tokenizer");
+    bool is_char = !strcmp(kind, ls_tokenizer_kind_name(LS_TOKENIZER_CHAR));
+    if (!is_char && strcmp(kind, ls_tokenizer_kind_name(LS_TOKENIZER_BYTE)) != 0)
+        return ls_fail(LS_EFORMAT, "tokenizer: kind is \"%s\", wanted \"byte\" or \"char\"",
+                       kind);
+    if (root->count != (is_char ? 2 : 1))
+        return ls_fail(LS_EFORMAT, "tokenizer: found %zu keys, a %s tokenizer has %d",
+                       root->count, kind, is_char ? 2 : 1);
+    return is_char ? parse_char(root, tokenizer)
+                   : ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
+}
+
 ls_status ls_tokenizer_from_json(const char *json, ls_tokenizer **tokenizer)
 {
-    cursor    c      = {json, json};
-    ls_status status = expect(&c, (const char *const[]){"{", "\"kind\"", ":", NULL});
+    ls_json_doc *doc;
 
-    *tokenizer = NULL;
+    *tokenizer       = NULL;
+    ls_status status = ls_json_parse(json, strlen(json), "tokenizer", &doc);
     if (status)
         return status;
-    if (accept(&c, "\"char\""))
-        status = parse_char(&c, tokenizer);
-    else if (accept(&c, "\"byte\""))
-        status = expect(&c, (const char *const[]){"}", NULL});
-    else
-        return unexpected(&c, "the kind \"byte\" or \"char\"");
-    accept(&c, "");
-    if (!status && *c.at)
-        status = unexpected(&c, "the end");
-    if (!status && !*tokenizer)
-        return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
-    if (status) {
-        ls_tokenizer_free(*tokenizer);
-        *tokenizer = NULL;
-    }
+    status = parse(ls_json_root(doc), tokenizer);
+    ls_json_free(doc);
     return status;
 }

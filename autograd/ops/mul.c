@@ -3,42 +3,22 @@
  *
  * As rows: a (rows,n), b (n), with one row where the shapes are equal.
  */
-#include <string.h>
-
-#include "autograd/op_impl.h"
 #include "autograd/ops.h"
+#include "autograd/ops/broadcast_impl.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/reduce.h"
-
-static int64_t rows_of(const ls_node *call)
-{
-    int64_t rows = 1;
-
-    for (int i = 0; i < call->in[0]->shape.ndim - call->in[1]->shape.ndim; i++)
-        rows *= call->in[0]->shape.dim[i];
-    return rows;
-}
-
-static bool is_suffix(const ls_shape *b, const ls_shape *a)
-{
-    int lead = a->ndim - b->ndim;
-    return lead >= 0 && !memcmp(a->dim + lead, b->dim, (size_t)b->ndim * sizeof *b->dim);
-}
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
 {
     const ls_tensor *a = call->in[0], *b = call->in[1];
-    ls_status        status = ls__infer_same(call, plan);
+    int64_t          rows   = ls__broadcast_rows(call);
+    ls_status        status = ls__infer_broadcast(call, plan);
 
-    if (!status)
-        status = ls__want_real(call, 1);
     if (status)
         return status;
-    if (!is_suffix(&b->shape, &a->shape))
-        return ls__shape_mismatch(call, "equal shapes or the trailing dimensions of the first");
     plan->saves = (a->requires_grad ? LS_SAVE_IN1 : 0) | (b->requires_grad ? LS_SAVE_IN0 : 0);
-    if (b->requires_grad && rows_of(call) != 1)
-        plan->backward_scratch_bytes = ls_k_columns_scratch(rows_of(call), ls_tensor_numel(b));
+    if (b->requires_grad && rows != 1)
+        plan->backward_scratch_bytes = ls_k_columns_scratch(rows, ls_tensor_numel(b));
     return LS_OK;
 }
 
@@ -53,13 +33,13 @@ static void product(ls_real *y, const ls_real *x, const ls_real *b, int64_t rows
 
 static void forward(ls_node *call)
 {
-    product(ls_reals(call->out), ls_reals(call->in[0]), ls_reals(call->in[1]), rows_of(call),
-            ls_tensor_numel(call->in[1]), false);
+    product(ls_reals(call->out), ls_reals(call->in[0]), ls_reals(call->in[1]),
+            ls__broadcast_rows(call), ls_tensor_numel(call->in[1]), false);
 }
 
 static void backward_b(const ls_node *call, const ls_real *dout, const ls_grad *db)
 {
-    int64_t        rows = rows_of(call), n = ls_tensor_numel(call->in[1]);
+    int64_t        rows = ls__broadcast_rows(call), n = ls_tensor_numel(call->in[1]);
     const ls_real *a = ls_reals(call->in[0]);
 
     if (rows == 1)
@@ -77,7 +57,7 @@ static void backward_b(const ls_node *call, const ls_real *dout, const ls_grad *
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
 {
     if (din[0].data)
-        product(din[0].data, dout, ls_reals(call->in[1]), rows_of(call),
+        product(din[0].data, dout, ls_reals(call->in[1]), ls__broadcast_rows(call),
                 ls_tensor_numel(call->in[1]), din[0].add);
     if (din[1].data)
         backward_b(call, dout, &din[1]);

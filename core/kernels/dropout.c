@@ -51,6 +51,7 @@ static void drop_block(void *context, int64_t index)
 
     ls_k_dropout_factors(j->d, sequence, b.first, b.end - b.first, factor);
     for (int64_t i = 0; i < b.end - b.first; i++)
+        /* All of factor is written.  NOLINTNEXTLINE(clang-analyzer-core.Undefined*) */
         j->y[at + i] = (j->add ? j->y[at + i] : 0) + j->x[at + i] * factor[i];
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "core/kernels/lanes.h"
 #include "core/kernels/reduce.h"
 #include "core/thread.h"
 
@@ -50,22 +51,6 @@ void ls_k_rmsnorm(ls_real *y, const ls_rmsnorm_args *a, double eps)
     ls_parallel(ls_block_count(a->rows, row_grain(a)), forward_task, &j);
 }
 
-/* sum of dy w x over a row, lanes as in ls_k_row_dot() */
-static double weighted_dot(const ls_real *dy, const ls_real *w, const ls_real *x, int64_t n)
-{
-    enum { LANES = 8 };
-    double  lane[LANES] = {0};
-    int64_t body        = n / LANES * LANES;
-
-    for (int64_t i = 0; i < body; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (double)dy[i + k] * (double)w[i + k] * (double)x[i + k];
-    for (int64_t i = body; i < n; i++)
-        lane[i - body] += (double)dy[i] * (double)w[i] * (double)x[i];
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 /* r g - x r^3 (g . x) / n, with g = dy w */
 static void dx_row(const job *j, int64_t r)
 {
@@ -73,8 +58,10 @@ static void dx_row(const job *j, int64_t r)
     const ls_real *x = j->a->x + r * n, *w = j->a->w, *dy = j->dy + r * n;
     ls_real       *dx   = j->out + r * n;
     double         rstd = j->a->rstd[r];
-    double         pull = rstd * rstd * rstd * weighted_dot(dy, w, x, n) / (double)n;
+    double         dot;
 
+    LS_LANES_SUM(dot, i, n, (double)dy[i] * (double)w[i] * (double)x[i]);
+    double pull = rstd * rstd * rstd * dot / (double)n;
     for (int64_t i = 0; i < n; i++) {
         ls_real d = (ls_real)(rstd * (double)dy[i] * (double)w[i] - pull * (double)x[i]);
         dx[i]     = j->add ? dx[i] + d : d;

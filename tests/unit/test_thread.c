@@ -97,7 +97,7 @@ static void test_nested(void)
 
 static void test_generations(void)
 {
-    enum { GENERATIONS = 5000 };
+    enum { GENERATIONS = 2000 };
     int plain[4] = {0};
 
     TEST_ROW("many short generations");

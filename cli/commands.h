@@ -1,0 +1,26 @@
+/*
+ * commands.h - the sub-commands of `lockstep`, and how a status becomes an exit status.
+ *
+ * A command gets its own name as argv[0], writes results to stdout and errors to stderr as one
+ * line `lockstep: error: ...`, and returns the exit status of the process.
+ */
+#ifndef LS_CLI_COMMANDS_H
+#define LS_CLI_COMMANDS_H
+
+#include "core/error.h"
+
+/* inspect CHECKPOINT [--json]: what a file holds, and whether its checksums hold. */
+int ls_cmd_inspect(int argc, char **argv);
+
+/* diff A B [--json]: two checkpoints tensor by tensor; 0 when they are bit-identical, else 1.
+ */
+int ls_cmd_diff(int argc, char **argv);
+
+/* 0 for success, 2 for usage, config and what this version lacks, 130 for interrupted, else 1.
+ */
+int ls_exit_status(ls_status status);
+
+/* Prints `lockstep: error: <message>` on stderr, on one line; returns ls_exit_status(). */
+int ls_report(ls_status status);
+
+#endif
