@@ -14,6 +14,7 @@ set(LS_SOURCES
   core/sha256.c
   core/strbuf.c
   core/strbuf.c
+  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
