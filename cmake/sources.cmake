@@ -12,6 +12,8 @@ set(LS_SOURCES
   core/log.c
   core/rng.c
   core/sha256.c
+  core/strbuf.c
+  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
@@ -87,7 +89,7 @@ set(LS_SOURCES
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
-  checkpoint/json_text.c
+
   checkpoint/params.c
   checkpoint/params_match.c
   checkpoint/safetensors.c
