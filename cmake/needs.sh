@@ -30,7 +30,7 @@ as_root() {
 # is installed again.
 apt_install() { # PACKAGE...
     echo "installing with apt-get: $*"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends --reinstall \
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --reinstall \
         -o 'Dpkg::Options::=--path-include=/usr/share/doc/jargon-text/*' "$@"
 }
 
@@ -51,7 +51,7 @@ install_missing() { # NEED...
         return 1
     fi
     if [ -z "$APT_UPDATED" ]; then
-        as_root apt-get update -q
+        as_root apt-get update -qq
         APT_UPDATED=1
     fi
     apt_install "${missing[@]}"

@@ -4,7 +4,7 @@
 # cores, apt aside.  LOCKSTEP_NO_INSTALL=1 installs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=../cmake/needs.sh
+# shellcheck source=cmake/needs.sh
 . cmake/needs.sh
 
 RUN=runs/quickstart

@@ -10,7 +10,7 @@
 # installs nothing (pip is still used when references are required).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=../cmake/needs.sh
+# shellcheck source=cmake/needs.sh
 . cmake/needs.sh
 
 has_module() { "$LOCKSTEP_PYTHON" -c "import $1" 2>/dev/null; }
