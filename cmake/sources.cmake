@@ -15,6 +15,7 @@ set(LS_SOURCES
   core/strbuf.c
   core/strbuf.c
   core/strbuf.c
+  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
