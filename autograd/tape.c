@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape_impl.h"
+#include "core/kernels/gemm.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 
@@ -15,6 +16,7 @@ ls_tape *ls_tape_new(void)
     if (!tape)
         return NULL;
     tape->grad = tape->training = true;
+    ls_blas_init();
     return tape;
 }
 

@@ -21,9 +21,15 @@
 
 #include "autograd/op.h"
 
-ls_tape *ls_tape_new(void); /* NULL: out of memory */
-void     ls_tape_free(ls_tape *tape);
-void     ls_tape_reset(ls_tape *tape);
+/*
+ * An empty tape that records; NULL: out of memory.  Holds BLAS to one thread a call, as
+ * ls_compute_start() does (core/compute.h).
+ */
+ls_tape *ls_tape_new(void);
+void     ls_tape_free(ls_tape *tape); /* with all its tensors; NULL is allowed */
+
+/* Drops all its tensors, recorded calls and its failure; gradients of leaves stay. */
+void ls_tape_reset(ls_tape *tape);
 
 /* The failure that made the tape stop, or LS_OK. */
 ls_status ls_tape_status(const ls_tape *tape);

@@ -2,6 +2,7 @@
 set(LS_SOURCES
   # core
   core/alloc.c
+  core/compute.c
   core/dtype.c
   core/error.c
   core/exact_sum.c
@@ -12,9 +13,6 @@ set(LS_SOURCES
   core/log.c
   core/rng.c
   core/sha256.c
-  core/strbuf.c
-  core/strbuf.c
-  core/strbuf.c
   core/strbuf.c
   core/tensor.c
   core/thread.c
@@ -91,7 +89,6 @@ set(LS_SOURCES
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
-
   checkpoint/params.c
   checkpoint/params_match.c
   checkpoint/safetensors.c

@@ -159,7 +159,8 @@ ls_named_tensor *ls_module_list(ls_module *root, bool with_buffers, int *n)
 {
     collection c = {.with_buffers = with_buffers};
 
-    if (visit(root, collect, &c))
+    *n = 0;
+    if (!root || visit(root, collect, &c))
         return NULL;
     c.list = ls_calloc((size_t)c.n, sizeof *c.list);
     c.n    = 0;

@@ -69,8 +69,10 @@ ls_tensor *ls_module_call_with(ls_module *m, ls_tape *tape, ls_tensor *x, ls_ten
 void       ls_module_set_hook(ls_module *m, ls_module_hook hook);
 
 /*
- * All parameters below root in registration order, paths as names; buffers where asked for.
- * The list is the caller's, freed with free(); NULL: out of memory.
+ * All parameters below root in registration order, paths as names; buffers where asked for; *n
+ * of them.  The list is the caller's, freed with free() before or after the modules that it
+ * points into.  NULL, with *n 0: out of memory, or a root that is NULL, so that a failed
+ * constructor may be handed on.
  */
 ls_named_tensor *ls_module_list(ls_module *root, bool with_buffers, int *n);
 

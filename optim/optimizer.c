@@ -54,7 +54,7 @@ static ls_status make_state(ls_optimizer *opt, int i)
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
                                const ls_optimizer_opts *opts)
 {
-    ls_optimizer *opt = ls_calloc(1, sizeof *opt);
+    ls_optimizer *opt = parameters ? ls_calloc(1, sizeof *opt) : NULL;
     if (!opt)
         return NULL;
     opt->parameters  = parameters;
@@ -86,6 +86,12 @@ void ls_optimizer_free(ls_optimizer *opt)
     free(opt->tensors);
     free(opt->state);
     free(opt);
+}
+
+void ls_optimizer_zero_grad(ls_optimizer *opt)
+{
+    for (int i = 0; i < opt->n; i++)
+        ls_tensor_zero_grad(opt->parameters[i].tensor);
 }
 
 void ls_optimizer_set_lr(ls_optimizer *opt, double lr)

@@ -23,15 +23,25 @@ typedef struct {
     double        weight_decay;      /* decoupled in AdamW, added to the gradient elsewhere */
 } ls_optimizer_opts;
 
-/* The list is borrowed and must outlive the optimizer; NULL: out of memory. */
+/*
+ * State for these parameters, zeroed (their own values are not looked at); the list is borrowed
+ * and must outlive the optimizer.  NULL: out of memory, or a list that is NULL, so that a
+ * failed ls_module_list() may be handed on.
+ */
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
                                const ls_optimizer_opts *opts);
-void          ls_optimizer_free(ls_optimizer *opt);
+void          ls_optimizer_free(ls_optimizer *opt); /* NULL is allowed */
+
+/* Drops the parameters' gradients; without it the next backward adds to them. */
+void ls_optimizer_zero_grad(ls_optimizer *opt);
 
 void    ls_optimizer_set_lr(ls_optimizer *opt, double lr);
 int64_t ls_optimizer_steps(const ls_optimizer *opt); /* taken so far */
 
-/* One update from the parameters' gradients, which stay as they are. */
+/*
+ * One update from the parameters' gradients, which stay as they are; scale multiplies each of
+ * them first.  The count of steps (Adam's t) goes up by one, whoever has a gradient.
+ */
 void ls_optimizer_step(ls_optimizer *opt, double scale);
 
 /*

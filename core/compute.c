@@ -1,0 +1,27 @@
+/*
+ * compute.c - BLAS first, then the pool.
+ */
+#include "core/compute.h"
+
+#include "core/alloc.h"
+#include "core/kernels/gemm.h"
+#include "core/thread.h"
+
+ls_status ls_compute_start(int threads)
+{
+    ls_blas_init();
+    ls_status status = ls_blas_self_test();
+    if (status)
+        return status;
+    ls_pool *pool = ls_pool_new(threads > 0 ? threads : ls_cpu_count());
+    if (!pool)
+        return LS_ENOMEM;
+    ls_pool_free(ls_pool_use(pool));
+    return LS_OK;
+}
+
+void ls_compute_stop(void)
+{
+    ls_pool_free(ls_pool_use(NULL));
+    ls_mem_trim();
+}
