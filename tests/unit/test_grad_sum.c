@@ -164,8 +164,8 @@ static void test_order_matters(void)
     CHECK(signbit(want[N - 1]));
 }
 
-/* A step that fails leaves no gradient of part of a step behind, and the next is whole. */
-static void test_failure(void)
+/* A step that fails leaves nothing for the next, which is whole. */
+static void test_failing_step(void)
 {
     fixture f;
     int64_t n = 0;
@@ -188,6 +188,6 @@ int main(void)
     make_leaves();
     test_order_matters();
     test_tree();
-    test_failure();
+    test_failing_step();
     return test_summary("grad_sum");
 }
