@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""make_figures.py - draws docs/loss.svg from the metrics of a run; Python's standard library only.
+
+    build/lockstep train examples/gpt_tiny.json
+    docs/make_figures.py [RUN_DIR]                 runs/gpt_tiny unless said otherwise
+"""
+import json
+import math
+import os
+import sys
+
+WIDTH, HEIGHT = 720, 360
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 44  # margins around the plot
+INK, GRID, TRAIN, VAL = "#333333", "#e4e4e4", "#9db8d9", "#c0392b"
+
+
+def read(run):
+    """{"loss": [(step, value)], "val_loss": [...]} and the resolved config."""
+    series = {"loss": [], "val_loss": []}
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        for line in map(json.loads, file):
+            for key, points in series.items():
+                if key in line:
+                    points.append((line["step"], line[key]))
+    with open(os.path.join(run, "config.json"), encoding="utf-8") as file:
+        return series, json.load(file)
+
+
+def text(x, y, words, anchor="middle", color=INK, extra=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{extra}>{words}</text>'
+
+
+class Plot:
+    def __init__(self, series):
+        values = [v for points in series.values() for _, v in points]
+        self.last = max(step for points in series.values() for step, _ in points)
+        self.low, self.high = math.floor(min(values)), math.ceil(max(values))
+
+    def at(self, step, value):
+        return (LEFT + step / self.last * (WIDTH - LEFT - RIGHT),
+                TOP + (self.high - value) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM))
+
+    def line(self, points, color, width):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.at(*p) for p in points))
+        return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}" stroke-linejoin="round"/>'
+
+    def axes(self):
+        out = []
+        for value in range(self.low, self.high + 1):
+            y = self.at(0, value)[1]
+            out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID}"/>')
+            out.append(text(LEFT - 8, y + 4, value, "end"))
+        for quarter in range(5):
+            step = round(self.last * quarter / 4)
+            out.append(text(self.at(step, 0)[0], HEIGHT - BOTTOM + 18, step, "end" if quarter == 4 else "middle"))
+        out.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "step"))
+        middle = (TOP + HEIGHT - BOTTOM) / 2
+        out.append(text(16, middle, "loss, nats a byte", extra=f' transform="rotate(-90 16 {middle:.1f})"'))
+        return out
+
+
+def files(config):
+    train = config["data"]["train"]
+    return train if isinstance(train, list) else [train]
+
+
+def caption(config):
+    m = config["model"]
+    return (f'GPT of {m["n_layer"]} layers, {m["d_model"]} channels, context {m["context"]}, '
+            f'batches of {config["batch"]["global"]} sequences, on {os.path.basename(files(config)[0])}')
+
+
+def draw(series, config):
+    plot = Plot(series)
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">',
+           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', text(LEFT, 22, caption(config), "start")]
+    svg += plot.axes()
+    svg += [plot.line(series["loss"], TRAIN, 1.2), plot.line(series["val_loss"], VAL, 2)]
+    for step, value in series["val_loss"]:
+        x, y = plot.at(step, value)
+        svg.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{VAL}"/>')
+    right = WIDTH - RIGHT - 8
+    svg.append(text(right, TOP + 24, f'training, {series["loss"][-1][1]:.2f} at the end', "end", "#5b7fae"))
+    if series["val_loss"]:
+        svg.append(text(right, TOP + 44, f'validation, {series["val_loss"][-1][1]:.2f} at the end', "end", VAL))
+    return "\n".join(svg + ["</svg>"]) + "\n"
+
+
+def main():
+    run = sys.argv[1] if len(sys.argv) > 1 else "runs/gpt_tiny"
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loss.svg")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(draw(*read(run)))
+
+
+if __name__ == "__main__":
+    main()
