@@ -27,7 +27,7 @@ static bool reserve(ls_text *t, size_t n)
         t->failed = true;
         return false;
     }
-    if (t->used)
+    if (t->data)
         memcpy(grown, t->data, t->used);
     free(t->data);
     t->data     = grown;

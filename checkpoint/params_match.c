@@ -5,6 +5,7 @@
  * the first ten and counts the rest; when the names differ by a well-known prefix alone, it
  * says so.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,17 +113,13 @@ static void walk(matching *m)
     }
 }
 
-/* A tensor of the file that is called prefix + name; bounded by the longest name of a file. */
+/* A tensor of the file that is called prefix + name, which no file has beyond 1024 bytes. */
 static bool has_prefixed(const matching *m, const char *prefix, const char *name)
 {
-    char   both[LS_ST_MAX_NAME + 1];
-    size_t head = strlen(prefix), tail = strlen(name);
+    char both[LS_ST_MAX_NAME + 1];
+    int  bytes = snprintf(both, sizeof both, "%s%s", prefix, name);
 
-    if (tail >= sizeof both - head)
-        return false;
-    memcpy(both, prefix, head);
-    memcpy(both + head, name, tail + 1);
-    return ls_safetensors_find(m->file, both) != NULL;
+    return bytes > 0 && (size_t)bytes < sizeof both && ls_safetensors_find(m->file, both);
 }
 
 static bool has_without(const matching *m, const char *prefix, const char *name)
