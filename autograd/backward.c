@@ -38,8 +38,9 @@ ls_status ls__mark(ls_tape *tape, ls_tensor *root)
         if (!n->out->marked)
             continue;
         if (n->consumed)
-            return ls_fail(LS_ESTATE, "backward: the values that %s saved are used up; the first "
-                                      "backward must retain them",
+            return ls_fail(LS_ESTATE,
+                           "backward: the values that %s saved are used up; the first "
+                           "backward must retain them",
                            n->op->name);
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i]->requires_grad)
@@ -147,7 +148,8 @@ static bool is_passed(const ls_node *n, int i)
     return n->op->passes & (1u << i) && ls_tensor_numel(n->in[i]) == ls_tensor_numel(n->out);
 }
 
-/* Gradients of the inputs: passed on where they are dout itself, else formed by the operator. */
+/* Gradients of the inputs: passed on where they are dout itself, else formed by the operator.
+ */
 static ls_status deliver(ls_node *n)
 {
     ls_grad   din[LS_MAX_INPUTS] = {{0}};
@@ -190,8 +192,8 @@ static void consume(ls_node *n)
     n->consumed = true;
 }
 
-/* A marked call may get no gradient (a recomputed segment that ignores its input): its leaves are
- * told all the same, or they would wait for ever. */
+/* A marked call may get no gradient (a recomputed segment that ignores its input): its leaves
+ * are told all the same, or they would wait for ever. */
 static ls_status replay_call(ls_tape *tape, ls_node *n, bool retain)
 {
     ls_status status = LS_OK;
@@ -230,8 +232,9 @@ static ls_status check_root(const ls_tape *tape, const ls_tensor *root, const ls
     if (root->tape != tape)
         return ls_fail(LS_EINVAL, "backward: the loss belongs to another tape");
     if (!root->node)
-        return ls_fail(LS_ESTATE, "backward: the loss depends on nothing that requires a gradient "
-                                  "(or recording was off)");
+        return ls_fail(LS_ESTATE,
+                       "backward: the loss depends on nothing that requires a gradient "
+                       "(or recording was off)");
     if (!seed && ls_tensor_numel(root) != 1)
         return ls_fail(LS_ESHAPE, "backward: the loss has shape %s, want one element",
                        ls_shape_print(&root->shape, &text));

@@ -1,9 +1,9 @@
 /*
  * op.h - what an operator is: one const table, and what its rules get to see.
  *
- *     infer     checks the inputs and plans the call: shape, dtype, scratch.  It alone may fail.
- *     forward   writes call->out (and call->aux, which backward will want)
- *     backward  gets the gradient of the output and writes, or adds, those of the inputs
+ *     infer     checks the inputs and plans the call: shape, dtype, scratch.  It alone may
+ * fail. forward   writes call->out (and call->aux, which backward will want) backward  gets the
+ * gradient of the output and writes, or adds, those of the inputs
  *
  * All memory that a call needs is named by infer's plan and provided by the tape, so the other
  * rules cannot fail.  Gradients are row-major arrays of ls_real with the logical shape of
@@ -47,12 +47,12 @@ typedef struct {
 typedef struct {
     ls_shape shape;
     ls_dtype dtype;
-    bool     view;                  /* out shares in[0]'s storage, with these: */
+    bool     view; /* out shares in[0]'s storage, with these: */
     int64_t  stride[LS_MAX_DIMS];
     int64_t  offset;
     unsigned saves;
-    size_t   aux_bytes;              /* kept from forward to backward */
-    size_t   forward_scratch_bytes;  /* only while the rule runs */
+    size_t   aux_bytes;             /* kept from forward to backward */
+    size_t   forward_scratch_bytes; /* only while the rule runs */
     size_t   backward_scratch_bytes;
 } ls_plan;
 
@@ -73,8 +73,8 @@ struct ls_node {
     size_t       backward_scratch_bytes;
     bool         consumed; /* backward has used and released what was saved */
     ls_tape     *tape;
-    void        *extra;    /* of boundary and recompute */
-    ls_node     *prev; /* recorded just before this one */
+    void        *extra; /* of boundary and recompute */
+    ls_node     *prev;  /* recorded just before this one */
 };
 
 /*
@@ -93,9 +93,9 @@ struct ls_op {
     void (*forward)(ls_node *call);
     void (*backward)(const ls_node *call, const ls_real *dout, ls_grad *din);
     unsigned saves;
-    bool     strided;     /* takes inputs of any strides; else the tape makes them contiguous */
-    bool     random;      /* takes a site */
-    unsigned passes;      /* inputs (bits) whose gradient is dout itself, same number of elements */
+    bool     strided; /* takes inputs of any strides; else the tape makes them contiguous */
+    bool     random;  /* takes a site */
+    unsigned passes;  /* inputs (bits) whose gradient is dout itself, same number of elements */
     ls_status (*replay)(ls_node *call); /* in backward's place, may fail: boundary, recompute */
 };
 

@@ -58,7 +58,8 @@ ls_tensor *ls_matmul(ls_tape *tape, ls_tensor *a, ls_tensor *b, bool transpose_a
 /* x W^T + b: x (...,k), W (n,k), b (n) or NULL -> (...,n). */
 ls_tensor *ls_linear(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b);
 
-/* Elementwise; b's shape is a's or its trailing dimensions (a scalar too), repeated over the rest. */
+/* Elementwise; b's shape is a's or its trailing dimensions (a scalar too), repeated over the
+ * rest. */
 ls_tensor *ls_add(ls_tape *tape, ls_tensor *a, ls_tensor *b);
 ls_tensor *ls_mul(ls_tape *tape, ls_tensor *a, ls_tensor *b);
 
@@ -69,7 +70,8 @@ ls_tensor *ls_scale(ls_tape *tape, ls_tensor *x, double factor);
 ls_tensor *ls_sum(ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_mean(ls_tape *tape, ls_tensor *x);
 
-/* The same elements in row-major order under another shape; one dimension may be -1.  A view. */
+/* The same elements in row-major order under another shape; one dimension may be -1.  A view.
+ */
 ls_tensor *ls_reshape(ls_tape *tape, ls_tensor *x, ls_shape shape);
 
 /* Dimension i of the result is dimension order[i] of x.  A view; any dtype. */
@@ -92,17 +94,20 @@ ls_tensor *ls_softmax(ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_log_softmax(ls_tape *tape, ls_tensor *x);
 
 /*
- * Sum over rows of -log softmax(logits)[target]: logits (...,V), targets (...) I32 -> scalar.  Rows
- * whose target is ignore add nothing.  A sum, not a mean: the division by the number of rows
- * that count comes last (architecture.md, rule 5).  Row losses are added in row order in double.
+ * Sum over rows of -log softmax(logits)[target]: logits (...,V), targets (...) I32 -> scalar.
+ * Rows whose target is ignore add nothing.  A sum, not a mean: the division by the number of
+ * rows that count comes last (architecture.md, rule 5).  Row losses are added in row order in
+ * double.
  */
-ls_tensor *ls_cross_entropy(ls_tape *tape, ls_tensor *logits, ls_tensor *targets, int32_t ignore);
+ls_tensor *ls_cross_entropy(ls_tape *tape, ls_tensor *logits, ls_tensor *targets,
+                            int32_t ignore);
 
 /* cross_entropy(x W^T, targets) without ever holding all logits: x (...,C), W (V,C). */
 ls_tensor *ls_head_cross_entropy(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *targets,
                                  int32_t ignore);
 
-/* (x - mean) / sqrt(var + eps) * w + b over last: w (C), b (C) or NULL.  Ba et al. 2016, eq. 4. */
+/* (x - mean) / sqrt(var + eps) * w + b over last: w (C), b (C) or NULL.  Ba et al. 2016, eq. 4.
+ */
 ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, double eps);
 
 /* x / sqrt(mean(x^2) + eps) * w over last.  Zhang and Sennrich 2019, eq. 4. */
@@ -129,22 +134,24 @@ ls_tensor *ls_dropout(ls_tape *tape, ls_tensor *x, double p);
  * the query heads, then the key heads, then the value heads.
  */
 typedef struct {
-    int    n_head;
-    int    n_kv_head; /* 0: n_head.  Query head h uses key and value head h / (n_head / n_kv_head) */
-    double dropout;   /* of the attention weights, in training mode */
+    int n_head;
+    int n_kv_head;  /* 0: n_head.  Query head h uses key and value head h / (n_head / n_kv_head)
+                     */
+    double dropout; /* of the attention weights, in training mode */
     double rope_base; /* of ls_rope; 0: 10000 */
 } ls_heads;
 
 /*
- * Causal scaled dot-product attention -> (B,T,n_head * D).  Tiles with running maximum; nothing of
- * size T x T exists.  Vaswani et al. 2017, eq. 1; Dao et al. 2022, arXiv:2205.14135; grouped
+ * Causal scaled dot-product attention -> (B,T,n_head * D).  Tiles with running maximum; nothing
+ * of size T x T exists.  Vaswani et al. 2017, eq. 1; Dao et al. 2022, arXiv:2205.14135; grouped
  * queries: Ainslie et al. 2023, arXiv:2305.13245.
  */
 ls_tensor *ls_attention(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads);
 
 /*
  * Rotates query and key heads of a packed projection by their position, values untouched: pairs
- * (d, d + D/2), angle t * base^(-2d/D).  Su et al. 2021, arXiv:2104.09864; Hugging Face's layout.
+ * (d, d + D/2), angle t * base^(-2d/D).  Su et al. 2021, arXiv:2104.09864; Hugging Face's
+ * layout.
  */
 ls_tensor *ls_rope(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads);
 

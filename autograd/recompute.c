@@ -17,8 +17,8 @@ typedef struct {
 
 static ls_tensor *run_again(ls_tape *tape, const ls_node *call, const segment *s, ls_tensor *x)
 {
-    ls_random random = tape->random;
-    uint32_t  site   = tape->site;
+    ls_random random   = tape->random;
+    uint32_t  site     = tape->site;
     bool      training = tape->training, grad = tape->grad;
 
     tape->random   = call->random;
@@ -68,9 +68,9 @@ static ls_status replay_inside(ls_tape *tape, ls_node *call, const segment *s)
 
 static ls_status replay(ls_node *call)
 {
-    ls_tape  *tape  = call->tape;
-    ls_node  *outer = tape->last;
-    ls_scope  scope = ls_tape_scope_begin(tape);
+    ls_tape *tape  = call->tape;
+    ls_node *outer = tape->last;
+    ls_scope scope = ls_tape_scope_begin(tape);
 
     tape->last       = NULL;
     ls_status status = replay_inside(tape, call, call->attr.p);

@@ -91,13 +91,13 @@ typedef struct {
 ls_tensor *ls_boundary(ls_tape *tape, ls_tensor *x, const ls_boundary_hook *boundary);
 
 /*
- * Activation checkpointing (Chen et al. 2016, arXiv:1604.06174): runs segment(context, x) without
- * keeping what its backward needs; backward runs it once more, with the same random draws, and
- * then goes through it.  The result and every gradient have the bits of a plain call.  The
- * segment must be a pure function of x, parameters and context; context must live until the
- * tape is reset.
+ * Activation checkpointing (Chen et al. 2016, arXiv:1604.06174): calls run(context, x)
+ * without keeping what its backward needs; backward runs it once more, with the same random
+ * draws, and then goes through it.  The result and every gradient have the bits of a plain
+ * call.  The segment must be a pure function of x, parameters and context; context must live
+ * until the tape is reset.
  */
 typedef ls_tensor *(*ls_segment)(void *context, ls_tape *tape, ls_tensor *x);
-ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment segment, void *context);
+ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment run, void *context);
 
 #endif

@@ -132,23 +132,49 @@ static ls_status finish(hash *h, char hex[LS_SHA256_HEX])
     return h->status;
 }
 
+/* Tensors in the bytewise order of their names. */
+static void add_list(hash *h, const ls_named_tensor *list, size_t n)
+{
+    ls_named_tensor *sorted = h->status ? NULL : ls__params_sorted(list, n);
+
+    if (!sorted) {
+        h->status = h->status ? h->status : LS_ENOMEM;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        ls_st_source s = source_of(&sorted[i]);
+        add_head(h, s.name, s.dtype, s.dim, s.ndim);
+        add(h, s.data, ls_tensor_bytes(sorted[i].tensor));
+    }
+    free(sorted);
+}
+
 ls_status ls_params_sha256(const ls_named_tensor *list, size_t n, char hex[LS_SHA256_HEX])
 {
+    hash      h;
     ls_status status = check_list(list, n);
 
     if (status)
         return status;
-    ls_named_tensor *sorted = ls__params_sorted(list, n);
-    if (!sorted)
-        return LS_ENOMEM;
-    hash h;
     h.status = ls_sha256_init(&h.sha);
-    for (size_t i = 0; i < n; i++) {
-        ls_st_source s = source_of(&sorted[i]);
-        add_head(&h, s.name, s.dtype, s.dim, s.ndim);
-        add(&h, s.data, ls_tensor_bytes(sorted[i].tensor));
-    }
-    free(sorted);
+    add_list(&h, list, n);
+    return finish(&h, hex);
+}
+
+ls_status ls_state_sha256(const ls_training_state *s, char hex[LS_SHA256_HEX])
+{
+    hash      h;
+    ls_status status = check_list(s->parameters, s->n_parameters);
+
+    if (!status)
+        status = check_list(s->optimizer, s->n_optimizer);
+    if (status)
+        return status;
+    h.status = ls_sha256_init(&h.sha);
+    add_list(&h, s->parameters, s->n_parameters);
+    add_list(&h, s->optimizer, s->n_optimizer);
+    add_head(&h, "step", "I64", NULL, 0);
+    add(&h, &s->step, sizeof s->step);
     return finish(&h, hex);
 }
 

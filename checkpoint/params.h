@@ -36,7 +36,20 @@ LS_MUST_CHECK ls_status ls_params_load(const char *path, const ls_named_tensor *
 LS_MUST_CHECK ls_status ls_params_sha256(const ls_named_tensor *list, size_t n,
                                          char hex[LS_SHA256_HEX]);
 
-/* The same of an open file, whatever its dtypes; reads all of it, through a buffer of 1 MiB. */
+/*
+ * The hash of a whole training state: the parameters as above, then the optimizer's tensors
+ * ("exp_avg.<name>", ...) in the same way, then the step as a scalar I64 named "step".
+ */
+typedef struct {
+    const ls_named_tensor *parameters;
+    size_t                 n_parameters;
+    const ls_named_tensor *optimizer;
+    size_t                 n_optimizer;
+    int64_t                step;
+} ls_training_state;
+LS_MUST_CHECK ls_status ls_state_sha256(const ls_training_state *state, char hex[LS_SHA256_HEX]);
+
+/* ls_params_sha256 of an open file, whatever its dtypes; reads all of it, through a buffer of 1 MiB. */
 LS_MUST_CHECK ls_status ls_params_file_sha256(const ls_safetensors *file,
                                               char                  hex[LS_SHA256_HEX]);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/json_text.h"
+#include "core/strbuf.h"
 #include "checkpoint/params_impl.h"
 #include "core/alloc.h"
 
@@ -19,7 +19,7 @@ typedef struct {
     const ls_safetensors  *file;
     const ls_named_tensor *list; /* sorted */
     size_t                 n;
-    ls_text                text;
+    ls_strbuf                text;
     size_t                 differences, missing;
 } matching;
 
@@ -45,7 +45,7 @@ static bool begin_difference(matching *m)
     if (m->differences++ >= LISTED)
         return false;
     if (m->differences > 1)
-        ls_text_format(&m->text, "; ");
+        ls_strbuf_format(&m->text, "; ");
     return true;
 }
 
@@ -56,7 +56,7 @@ static void add_missing(matching *m, const ls_named_tensor *wanted)
 
     m->missing++;
     if (begin_difference(m))
-        ls_text_format(&m->text, "missing '%s' %s", ls_st_print_name(wanted->name, &name),
+        ls_strbuf_format(&m->text, "missing '%s' %s", ls_st_print_name(wanted->name, &name),
                        ls_shape_print(&wanted->tensor->shape, &shape));
 }
 
@@ -66,7 +66,7 @@ static void add_unexpected(matching *m, const ls_st_entry *found)
     ls_st_shape_text shape;
 
     if (begin_difference(m))
-        ls_text_format(&m->text, "unexpected '%s' %s", ls_st_print_name(found->name, &name),
+        ls_strbuf_format(&m->text, "unexpected '%s' %s", ls_st_print_name(found->name, &name),
                        ls_st_print_shape(found->dim, found->ndim, &shape));
 }
 
@@ -88,12 +88,12 @@ static void compare(matching *m, const ls_named_tensor *wanted, const ls_st_entr
     ls_shape_text    want;
 
     if (!same_shape(found, &wanted->tensor->shape) && begin_difference(m))
-        ls_text_format(&m->text, "'%s' has shape %s, expected %s",
+        ls_strbuf_format(&m->text, "'%s' has shape %s, expected %s",
                        ls_st_print_name(found->name, &name),
                        ls_st_print_shape(found->dim, found->ndim, &has),
                        ls_shape_print(&wanted->tensor->shape, &want));
     if (strcmp(found->dtype, dtype) != 0 && begin_difference(m))
-        ls_text_format(&m->text, "'%s' is %s, expected %s",
+        ls_strbuf_format(&m->text, "'%s' is %s, expected %s",
                        ls_st_print_name(found->name, &name), found->dtype, dtype);
 }
 
@@ -148,9 +148,9 @@ static void add_hint(matching *m)
 
     for (size_t i = 0; m->missing && i < sizeof prefixes / sizeof *prefixes; i++) {
         if (count_explained(m, prefixes[i], has_prefixed) == m->missing)
-            ls_text_format(&m->text, "; the file's names begin with '%s'", prefixes[i]);
+            ls_strbuf_format(&m->text, "; the file's names begin with '%s'", prefixes[i]);
         else if (count_explained(m, prefixes[i], has_without) == m->missing)
-            ls_text_format(&m->text, "; the file's names lack the beginning '%s'", prefixes[i]);
+            ls_strbuf_format(&m->text, "; the file's names lack the beginning '%s'", prefixes[i]);
         else
             continue;
         return;
@@ -162,9 +162,9 @@ static ls_status report(matching *m)
     if (!m->differences)
         return LS_OK;
     if (m->differences > LISTED)
-        ls_text_format(&m->text, "; and %zu more", m->differences - LISTED);
+        ls_strbuf_format(&m->text, "; and %zu more", m->differences - LISTED);
     add_hint(m);
-    if (ls_text_status(&m->text))
+    if (ls_strbuf_status(&m->text))
         return ls_fail_in(LS_ENOMEM, "%s", m->file->path);
     return ls_fail(LS_ESHAPE, "%s does not fit: %s", m->file->path, m->text.data);
 }
@@ -177,7 +177,7 @@ ls_status ls__params_match(const ls_safetensors *file, const ls_named_tensor *li
         return ls_fail_in(LS_ENOMEM, "%s", file->path);
     walk(&m);
     ls_status status = report(&m);
-    ls_text_free(&m.text);
+    ls_strbuf_free(&m.text);
     free((void *)m.list);
     return status;
 }

@@ -10,7 +10,7 @@
 
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/json_scan.h"
-#include "checkpoint/json_text.h"
+#include "core/strbuf.h"
 #include "checkpoint/safetensors.h"
 #include "core/alloc.h"
 
@@ -81,9 +81,9 @@ static ls_status lay_out(const ls_st_source *tensors, size_t n, placed *order)
     return LS_OK;
 }
 
-static ls_status add_metadata(ls_text *text, const ls_st_metadata *pairs, size_t n)
+static ls_status add_metadata(ls_strbuf *text, const ls_st_metadata *pairs, size_t n)
 {
-    ls_text_format(text, "{\"__metadata__\":{\"format\":\"pt\"");
+    ls_strbuf_format(text, "{\"__metadata__\":{\"format\":\"pt\"");
     for (size_t i = 0; i < n; i++) {
         const char *key = pairs[i].key, *value = pairs[i].value;
         bool        twice = !strcmp(key, "format");
@@ -94,34 +94,34 @@ static ls_status add_metadata(ls_text *text, const ls_st_metadata *pairs, size_t
         if (ls_json_utf8(key, strlen(key)) < strlen(key) ||
             ls_json_utf8(value, strlen(value)) < strlen(value))
             return ls_fail(LS_EINVAL, "metadata '%s' is not UTF-8", key);
-        ls_text_add(text, ",", 1);
-        ls_text_json(text, key, strlen(key));
-        ls_text_add(text, ":", 1);
-        ls_text_json(text, value, strlen(value));
+        ls_strbuf_add(text, ",", 1);
+        ls_strbuf_json(text, key, strlen(key));
+        ls_strbuf_add(text, ":", 1);
+        ls_strbuf_json(text, value, strlen(value));
     }
-    ls_text_add(text, "}", 1);
+    ls_strbuf_add(text, "}", 1);
     return LS_OK;
 }
 
-static void add_tensor(ls_text *text, const ls_st_source *t, uint64_t begin, uint64_t end)
+static void add_tensor(ls_strbuf *text, const ls_st_source *t, uint64_t begin, uint64_t end)
 {
-    ls_text_add(text, ",", 1);
-    ls_text_json(text, t->name, strlen(t->name));
-    ls_text_format(text, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
+    ls_strbuf_add(text, ",", 1);
+    ls_strbuf_json(text, t->name, strlen(t->name));
+    ls_strbuf_format(text, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
     for (int i = 0; i < t->ndim; i++)
-        ls_text_format(text, "%s%llu", i ? "," : "", (unsigned long long)t->dim[i]);
-    ls_text_format(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
+        ls_strbuf_format(text, "%s%llu", i ? "," : "", (unsigned long long)t->dim[i]);
+    ls_strbuf_format(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
                    (unsigned long long)end);
 }
 
 /* The whole header, its length in front. */
-static ls_status add_header(ls_text *text, const placed *order, size_t n,
+static ls_status add_header(ls_strbuf *text, const placed *order, size_t n,
                             const ls_st_metadata *pairs, size_t n_pairs)
 {
     uint64_t  begin = 0;
     ls_status status;
 
-    ls_text_add(text, "\0\0\0\0\0\0\0\0", 8);
+    ls_strbuf_add(text, "\0\0\0\0\0\0\0\0", 8);
     status = add_metadata(text, pairs, n_pairs);
     if (status)
         return status;
@@ -132,10 +132,10 @@ static ls_status add_header(ls_text *text, const placed *order, size_t n,
         add_tensor(text, order[i].source, begin, end);
         begin = end;
     }
-    ls_text_add(text, "}", 1);
+    ls_strbuf_add(text, "}", 1);
     while (text->used % 8 && !text->failed)
-        ls_text_add(text, " ", 1);
-    if (ls_text_status(text))
+        ls_strbuf_add(text, " ", 1);
+    if (ls_strbuf_status(text))
         return LS_ENOMEM;
     uint64_t length = text->used - 8;
     if (length > 100000000)
@@ -145,7 +145,7 @@ static ls_status add_header(ls_text *text, const placed *order, size_t n,
     return LS_OK;
 }
 
-static ls_status write_file(const char *path, const ls_text *header, const placed *order,
+static ls_status write_file(const char *path, const ls_strbuf *header, const placed *order,
                             size_t n)
 {
     ls_atomic_file f;
@@ -167,7 +167,7 @@ ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, si
 {
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
-    ls_text header = {0};
+    ls_strbuf header = {0};
     placed *order  = ls_calloc(n, sizeof *order);
 
     if (!order)
@@ -179,7 +179,7 @@ ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, si
         ls_fail_in(status, "%s", path);
     else
         status = write_file(path, &header, order, n);
-    ls_text_free(&header);
+    ls_strbuf_free(&header);
     free(order);
     return status;
 }

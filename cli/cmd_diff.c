@@ -29,7 +29,7 @@ static const char help[] =
 typedef struct {
     const ls_safetensors *a, *b;
     bool                  json;
-    ls_text               text;
+    ls_strbuf               text;
     uint64_t              compared, identical, only_a, only_b;
     uint64_t              listed; /* tensors in the JSON list */
 } comparison;
@@ -37,11 +37,11 @@ typedef struct {
 /* The start of a tensor's object, to be closed by the caller. */
 static void json_tensor(comparison *c, const ls_st_entry *e, const char *status)
 {
-    ls_text_format(&c->text, "%s{\"name\":", c->listed++ ? "," : "");
-    ls_text_json(&c->text, e->name, strlen(e->name));
-    ls_text_format(&c->text, ",\"status\":\"%s\",\"dtype\":\"%s\",\"shape\":", status,
+    ls_strbuf_format(&c->text, "%s{\"name\":", c->listed++ ? "," : "");
+    ls_strbuf_json(&c->text, e->name, strlen(e->name));
+    ls_strbuf_format(&c->text, ",\"status\":\"%s\",\"dtype\":\"%s\",\"shape\":", status,
                    e->dtype);
-    ls_text_dims(&c->text, e->dim, e->ndim);
+    ls_strbuf_dims(&c->text, e->dim, e->ndim);
 }
 
 static void text_tensor(comparison *c, const ls_st_entry *e, const char *what)
@@ -49,7 +49,7 @@ static void text_tensor(comparison *c, const ls_st_entry *e, const char *what)
     ls_st_name_text  name;
     ls_st_shape_text shape;
 
-    ls_text_format(&c->text, "%-10s %s %s %s", what, ls_st_print_name(e->name, &name), e->dtype,
+    ls_strbuf_format(&c->text, "%-10s %s %s %s", what, ls_st_print_name(e->name, &name), e->dtype,
                    ls_st_print_shape(e->dim, e->ndim, &shape));
 }
 
@@ -58,10 +58,10 @@ static void add_only(comparison *c, const ls_st_entry *e, bool in_a)
     *(in_a ? &c->only_a : &c->only_b) += 1;
     if (c->json) {
         json_tensor(c, e, in_a ? "only_a" : "only_b");
-        ls_text_add(&c->text, "}", 1);
+        ls_strbuf_add(&c->text, "}", 1);
     } else {
         text_tensor(c, e, in_a ? "only in A:" : "only in B:");
-        ls_text_add(&c->text, "\n", 1);
+        ls_strbuf_add(&c->text, "\n", 1);
     }
 }
 
@@ -72,12 +72,12 @@ static void add_unlike(comparison *c, const ls_st_entry *a, const ls_st_entry *b
 
     if (c->json) {
         json_tensor(c, a, "unlike");
-        ls_text_format(&c->text, ",\"dtype_b\":\"%s\",\"shape_b\":", b->dtype);
-        ls_text_dims(&c->text, b->dim, b->ndim);
-        ls_text_add(&c->text, "}", 1);
+        ls_strbuf_format(&c->text, ",\"dtype_b\":\"%s\",\"shape_b\":", b->dtype);
+        ls_strbuf_dims(&c->text, b->dim, b->ndim);
+        ls_strbuf_add(&c->text, "}", 1);
     } else {
         text_tensor(c, a, "unlike:");
-        ls_text_format(&c->text, " in A, %s %s in B\n", b->dtype,
+        ls_strbuf_format(&c->text, " in A, %s %s in B\n", b->dtype,
                        ls_st_print_shape(b->dim, b->ndim, &shape));
     }
 }
@@ -97,19 +97,19 @@ static void json_difference(comparison *c, const ls_st_entry *e, const ls_differ
 
     json_tensor(c, e, "different");
     unravel(e, d->first, index);
-    ls_text_format(&c->text, ",\"differing\":%llu,\"first\":%llu,\"first_index\":",
+    ls_strbuf_format(&c->text, ",\"differing\":%llu,\"first\":%llu,\"first_index\":",
                    (unsigned long long)d->count, (unsigned long long)d->first);
-    ls_text_dims(&c->text, index, e->ndim);
+    ls_strbuf_dims(&c->text, index, e->ndim);
     if (*d->a)
-        ls_text_format(&c->text, ",\"first_a\":\"%s\",\"first_b\":\"%s\"", d->a, d->b);
+        ls_strbuf_format(&c->text, ",\"first_a\":\"%s\",\"first_b\":\"%s\"", d->a, d->b);
     if (d->has_distance && isfinite(d->max_abs))
-        ls_text_format(&c->text, ",\"max_abs\":%.17g", d->max_abs);
+        ls_strbuf_format(&c->text, ",\"max_abs\":%.17g", d->max_abs);
     else
-        ls_text_format(&c->text, ",\"max_abs\":null");
+        ls_strbuf_format(&c->text, ",\"max_abs\":null");
     if (d->has_ulps)
-        ls_text_format(&c->text, ",\"max_ulps\":%llu}", (unsigned long long)d->max_ulps);
+        ls_strbuf_format(&c->text, ",\"max_ulps\":%llu}", (unsigned long long)d->max_ulps);
     else
-        ls_text_format(&c->text, ",\"max_ulps\":null}");
+        ls_strbuf_format(&c->text, ",\"max_ulps\":null}");
 }
 
 static void text_difference(comparison *c, const ls_st_entry *e, const ls_difference *d)
@@ -118,18 +118,18 @@ static void text_difference(comparison *c, const ls_st_entry *e, const ls_differ
 
     text_tensor(c, e, "different:");
     unravel(e, d->first, index);
-    ls_text_format(&c->text, ": first at ");
-    ls_text_dims(&c->text, index, e->ndim);
+    ls_strbuf_format(&c->text, ": first at ");
+    ls_strbuf_dims(&c->text, index, e->ndim);
     if (*d->a)
-        ls_text_format(&c->text, " (%s, %s)", d->a, d->b);
+        ls_strbuf_format(&c->text, " (%s, %s)", d->a, d->b);
     if (ls_st_numel(e->dim, e->ndim, &numel))
-        ls_text_format(&c->text, ", %llu of %llu elements", (unsigned long long)d->count,
+        ls_strbuf_format(&c->text, ", %llu of %llu elements", (unsigned long long)d->count,
                        (unsigned long long)numel);
     if (d->has_distance)
-        ls_text_format(&c->text, ", max abs %.6g", d->max_abs);
+        ls_strbuf_format(&c->text, ", max abs %.6g", d->max_abs);
     if (d->has_ulps)
-        ls_text_format(&c->text, ", max ulps %llu", (unsigned long long)d->max_ulps);
-    ls_text_add(&c->text, "\n", 1);
+        ls_strbuf_format(&c->text, ", max ulps %llu", (unsigned long long)d->max_ulps);
+    ls_strbuf_add(&c->text, "\n", 1);
 }
 
 static void add_compared(comparison *c, const ls_st_entry *e, const ls_difference *d)
@@ -141,7 +141,7 @@ static void add_compared(comparison *c, const ls_st_entry *e, const ls_differenc
         text_difference(c, e, d);
     else if (c->json) {
         json_tensor(c, e, "identical");
-        ls_text_add(&c->text, "}", 1);
+        ls_strbuf_add(&c->text, "}", 1);
     }
 }
 
@@ -191,20 +191,20 @@ static bool is_identical(const comparison *c)
     return c->identical == c->compared && !c->only_a && !c->only_b;
 }
 
-static void json_path(ls_text *t, const char *path)
+static void json_path(ls_strbuf *t, const char *path)
 {
-    ls_text_json(t, path, ls_json_utf8(path, strlen(path)));
+    ls_strbuf_json(t, path, ls_json_utf8(path, strlen(path)));
 }
 
 static void begin_output(comparison *c)
 {
     if (!c->json)
         return;
-    ls_text_format(&c->text, "{\"a\":");
+    ls_strbuf_format(&c->text, "{\"a\":");
     json_path(&c->text, c->a->path);
-    ls_text_format(&c->text, ",\"b\":");
+    ls_strbuf_format(&c->text, ",\"b\":");
     json_path(&c->text, c->b->path);
-    ls_text_format(&c->text, ",\"tensors\":[");
+    ls_strbuf_format(&c->text, ",\"tensors\":[");
 }
 
 static void end_output(comparison *c)
@@ -212,15 +212,15 @@ static void end_output(comparison *c)
     unsigned long long different = c->compared - c->identical;
 
     if (c->json)
-        ls_text_format(&c->text,
+        ls_strbuf_format(&c->text,
                        "],\"identical\":%s,\"n_identical\":%llu,\"n_different\":%llu,"
                        "\"n_only_a\":%llu,\"n_only_b\":%llu}\n",
                        is_identical(c) ? "true" : "false", (unsigned long long)c->identical,
                        different, (unsigned long long)c->only_a, (unsigned long long)c->only_b);
     else if (is_identical(c))
-        ls_text_format(&c->text, "identical: %llu tensors\n", (unsigned long long)c->identical);
+        ls_strbuf_format(&c->text, "identical: %llu tensors\n", (unsigned long long)c->identical);
     else
-        ls_text_format(
+        ls_strbuf_format(
             &c->text,
             "%llu tensors identical, %llu different, %llu only in A, %llu only in B\n",
             (unsigned long long)c->identical, different, (unsigned long long)c->only_a,
@@ -244,10 +244,10 @@ static ls_status diff(const ls_file_args *args, bool *identical)
     status = walk(&c);
     end_output(&c);
     if (!status)
-        status = ls_put_text(&c.text);
+        status = ls_strbuf_put(&c.text);
     *identical = is_identical(&c);
 out_close:
-    ls_text_free(&c.text);
+    ls_strbuf_free(&c.text);
     ls_safetensors_close(b);
     ls_safetensors_close(a);
     return status;

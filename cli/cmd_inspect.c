@@ -115,125 +115,125 @@ static const char *dtype_of_rank(const ls_st_header *h, int rank)
     return "";
 }
 
-static void json_string(ls_text *t, const char *key, const char *value)
+static void json_string(ls_strbuf *t, const char *key, const char *value)
 {
-    ls_text_format(t, ",\"%s\":", key);
+    ls_strbuf_format(t, ",\"%s\":", key);
     if (value)
-        ls_text_json(t, value, strlen(value));
+        ls_strbuf_json(t, value, strlen(value));
     else
-        ls_text_format(t, "null");
+        ls_strbuf_format(t, "null");
 }
 
 /* A number of the metadata is one in the JSON too. */
-static void json_number(ls_text *t, const char *key, const char *value)
+static void json_number(ls_strbuf *t, const char *key, const char *value)
 {
     bool digits = value && *value && strspn(value, "0123456789") == strlen(value) &&
                   (*value != '0' || !value[1]);
 
     if (digits)
-        ls_text_format(t, ",\"%s\":%s", key, value);
+        ls_strbuf_format(t, ",\"%s\":%s", key, value);
     else
         json_string(t, key, value);
 }
 
-static void json_metadata(ls_text *t, const ls_st_header *h)
+static void json_metadata(ls_strbuf *t, const ls_st_header *h)
 {
-    ls_text_format(t, ",\"metadata\":{");
+    ls_strbuf_format(t, ",\"metadata\":{");
     for (size_t i = 0; i < h->n_pairs; i++) {
         if (i)
-            ls_text_add(t, ",", 1);
-        ls_text_json(t, h->pair[i].key, h->pair[i].key_bytes);
-        ls_text_add(t, ":", 1);
-        ls_text_json(t, h->pair[i].value, h->pair[i].value_bytes);
+            ls_strbuf_add(t, ",", 1);
+        ls_strbuf_json(t, h->pair[i].key, h->pair[i].key_bytes);
+        ls_strbuf_add(t, ":", 1);
+        ls_strbuf_json(t, h->pair[i].value, h->pair[i].value_bytes);
     }
-    ls_text_add(t, "}", 1);
+    ls_strbuf_add(t, "}", 1);
 }
 
-static void json_dtypes(ls_text *t, const facts *f)
+static void json_dtypes(ls_strbuf *t, const facts *f)
 {
     const char *comma = "";
 
-    ls_text_format(t, ",\"dtypes\":{");
+    ls_strbuf_format(t, ",\"dtypes\":{");
     for (int rank = 0; rank < DTYPES; rank++)
         if (f->of_dtype[rank]) {
-            ls_text_format(t, "%s\"%s\":%llu", comma, dtype_of_rank(&f->file->header, rank),
+            ls_strbuf_format(t, "%s\"%s\":%llu", comma, dtype_of_rank(&f->file->header, rank),
                            (unsigned long long)f->of_dtype[rank]);
             comma = ",";
         }
-    ls_text_add(t, "}", 1);
+    ls_strbuf_add(t, "}", 1);
 }
 
-static void json_tensors(ls_text *t, const ls_st_header *h)
+static void json_tensors(ls_strbuf *t, const ls_st_header *h)
 {
-    ls_text_format(t, ",\"tensors\":[");
+    ls_strbuf_format(t, ",\"tensors\":[");
     for (size_t i = 0; i < h->n_entries; i++) {
         const ls_st_entry *e = &h->entry[i];
-        ls_text_format(t, "%s{\"name\":", i ? "," : "");
-        ls_text_json(t, e->name, strlen(e->name));
-        ls_text_format(t, ",\"dtype\":\"%s\",\"shape\":", e->dtype);
-        ls_text_dims(t, e->dim, e->ndim);
-        ls_text_format(t, ",\"bytes\":%llu,\"data_offsets\":[%llu,%llu]}",
+        ls_strbuf_format(t, "%s{\"name\":", i ? "," : "");
+        ls_strbuf_json(t, e->name, strlen(e->name));
+        ls_strbuf_format(t, ",\"dtype\":\"%s\",\"shape\":", e->dtype);
+        ls_strbuf_dims(t, e->dim, e->ndim);
+        ls_strbuf_format(t, ",\"bytes\":%llu,\"data_offsets\":[%llu,%llu]}",
                        (unsigned long long)(e->end - e->begin), (unsigned long long)e->begin,
                        (unsigned long long)e->end);
     }
-    ls_text_add(t, "]", 1);
+    ls_strbuf_add(t, "]", 1);
 }
 
-static void add_json(ls_text *t, const facts *f)
+static void add_json(ls_strbuf *t, const facts *f)
 {
     const ls_safetensors *file = f->file;
 
-    ls_text_format(t, "{\"file\":");
-    ls_text_json(t, file->path, ls_json_utf8(file->path, strlen(file->path)));
+    ls_strbuf_format(t, "{\"file\":");
+    ls_strbuf_json(t, file->path, ls_json_utf8(file->path, strlen(file->path)));
     json_number(t, "step", ls_safetensors_metadata(file, "step"));
     json_string(t, "strategy", f->strategy);
     json_number(t, "world_size", ls_safetensors_metadata(file, "world_size"));
-    ls_text_format(
+    ls_strbuf_format(
         t, ",\"parameters\":%llu,\"n_tensors\":%zu,\"bytes\":%llu,\"file_bytes\":%llu",
         (unsigned long long)f->parameters, file->header.n_entries,
         (unsigned long long)file->header.data_bytes, (unsigned long long)file->file_bytes);
     json_string(t, "params_sha256", f->ours ? f->sha256 : NULL);
-    ls_text_format(t, ",\"verified\":%s", !f->has_hash ? "null" : f->check ? "false" : "true");
+    ls_strbuf_format(t, ",\"verified\":%s", !f->has_hash ? "null" : f->check ? "false" : "true");
     json_dtypes(t, f);
     json_metadata(t, &file->header);
     json_tensors(t, &file->header);
-    ls_text_add(t, "}\n", 2);
+    ls_strbuf_add(t, "}\n", 2);
 }
 
-static void text_line(ls_text *t, const char *key, const char *value)
+static void text_line(ls_strbuf *t, const char *key, const char *value)
 {
     ls_st_name_text shown;
 
     if (value)
-        ls_text_format(t, "  %-14s %s\n", key, ls_st_print_name(value, &shown));
+        ls_strbuf_format(t, "  %-14s %s\n", key, ls_st_print_name(value, &shown));
 }
 
-static void text_dtypes(ls_text *t, const facts *f)
+static void text_dtypes(ls_strbuf *t, const facts *f)
 {
-    ls_text_format(t, "  %-14s", "dtypes");
+    ls_strbuf_format(t, "  %-14s", "dtypes");
     for (int rank = 0; rank < DTYPES; rank++)
         if (f->of_dtype[rank])
-            ls_text_format(t, " %s (%llu)", dtype_of_rank(&f->file->header, rank),
+            ls_strbuf_format(t, " %s (%llu)", dtype_of_rank(&f->file->header, rank),
                            (unsigned long long)f->of_dtype[rank]);
-    ls_text_add(t, "\n", 1);
+    ls_strbuf_add(t, "\n", 1);
 }
 
-static void text_hash(ls_text *t, const facts *f)
+static void text_hash(ls_strbuf *t, const facts *f)
 {
     if (*f->sha256)
-        ls_text_format(t, "  %-14s %s (%s)\n", LS_PARAMS_SHA256_KEY, f->sha256,
+        ls_strbuf_format(t, "  %-14s %s (%s)\n", LS_PARAMS_SHA256_KEY, f->sha256,
                        !f->has_hash ? "the file carries none to compare"
                        : f->check   ? "the file says another"
                                     : "as the file says");
 }
 
-static void text_tensors(ls_text *t, const ls_st_header *h)
+static void text_tensors(ls_strbuf *t, const ls_st_header *h)
 {
     for (size_t i = 0; i < h->n_entries; i++) {
         const ls_st_entry *e = &h->entry[i];
         ls_st_name_text    name;
         ls_st_shape_text   shape;
-        ls_text_format(t, "  %-32s %-5s %-16s %12llu bytes\n", ls_st_print_name(e->name, &name),
+        ls_strbuf_format(t, "  %-32s %-5s %-16s %12llu bytes\n", ls_st_print_name(e->name, &name),
                        e->dtype, ls_st_print_shape(e->dim, e->ndim, &shape),
                        (unsigned long long)(e->end - e->begin));
     }
@@ -249,26 +249,26 @@ static bool has_line(const char *key)
     return false;
 }
 
-static void add_text(ls_text *t, const facts *f)
+static void add_text(ls_strbuf *t, const facts *f)
 {
     const ls_safetensors *file = f->file;
     const ls_st_header   *h    = &file->header;
 
-    ls_text_format(t, "%s\n", file->path);
+    ls_strbuf_format(t, "%s\n", file->path);
     text_line(t, "step", ls_safetensors_metadata(file, "step"));
     text_line(t, "strategy", f->strategy);
     text_line(t, "world", ls_safetensors_metadata(file, "world_size"));
     for (size_t i = 0; i < h->n_pairs; i++)
         if (!has_line(h->pair[i].key))
             text_line(t, h->pair[i].key, h->pair[i].value);
-    ls_text_format(t, "  %-14s %llu in %zu tensors\n", "parameters",
+    ls_strbuf_format(t, "  %-14s %llu in %zu tensors\n", "parameters",
                    (unsigned long long)f->parameters, h->n_entries);
-    ls_text_format(t, "  %-14s %llu (%.1f MiB), %llu with the header\n", "bytes",
+    ls_strbuf_format(t, "  %-14s %llu (%.1f MiB), %llu with the header\n", "bytes",
                    (unsigned long long)h->data_bytes, (double)h->data_bytes / (1 << 20),
                    (unsigned long long)file->file_bytes);
     text_dtypes(t, f);
     text_hash(t, f);
-    ls_text_add(t, "\n", 1);
+    ls_strbuf_add(t, "\n", 1);
     text_tensors(t, h);
 }
 
@@ -276,7 +276,7 @@ static ls_status inspect(const ls_file_args *args)
 {
     ls_safetensors *file;
     facts           f;
-    ls_text         text   = {0};
+    ls_strbuf         text   = {0};
     ls_status       status = ls_checkpoint_open(args->path[0], &file);
 
     if (status)
@@ -284,11 +284,11 @@ static ls_status inspect(const ls_file_args *args)
     status = find_facts(file, &f);
     if (!status) {
         (args->json ? add_json : add_text)(&text, &f);
-        status = ls_put_text(&text);
+        status = ls_strbuf_put(&text);
     }
     if (!status && f.check)
         status = ls_params_file_check(file, f.sha256); /* its message, after the output's */
-    ls_text_free(&text);
+    ls_strbuf_free(&text);
     free(f.strategy);
     ls_safetensors_close(file);
     return status;

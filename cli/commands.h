@@ -9,6 +9,15 @@
 
 #include "core/error.h"
 
+/* train CONFIG [--set key=value]... [--dry-run] */
+int ls_cmd_train(int argc, char **argv);
+
+/* init CONFIG -o FILE [--set key=value]... */
+int ls_cmd_init(int argc, char **argv);
+
+/* eval CHECKPOINT [--data FILE]: one JSON line. */
+int ls_cmd_eval(int argc, char **argv);
+
 /* inspect CHECKPOINT [--json]: what a file holds, and whether its checksums hold. */
 int ls_cmd_inspect(int argc, char **argv);
 

@@ -53,9 +53,9 @@ ls_status ls_checkpoint_open(const char *path, ls_safetensors **file)
     return status;
 }
 
-ls_status ls_put_text(const ls_text *text)
+ls_status ls_strbuf_put(const ls_strbuf *text)
 {
-    ls_status status = ls_text_status(text);
+    ls_status status = ls_strbuf_status(text);
 
     if (status)
         return status;
@@ -64,10 +64,10 @@ ls_status ls_put_text(const ls_text *text)
     return fflush(stdout) ? ls_fail(LS_EIO, "writing to stdout: %s", strerror(errno)) : LS_OK;
 }
 
-void ls_text_dims(ls_text *text, const uint64_t *dim, int ndim)
+void ls_strbuf_dims(ls_strbuf *text, const uint64_t *dim, int ndim)
 {
-    ls_text_add(text, "[", 1);
+    ls_strbuf_add(text, "[", 1);
     for (int i = 0; i < ndim; i++)
-        ls_text_format(text, "%s%llu", i ? "," : "", (unsigned long long)dim[i]);
-    ls_text_add(text, "]", 1);
+        ls_strbuf_format(text, "%s%llu", i ? "," : "", (unsigned long long)dim[i]);
+    ls_strbuf_add(text, "]", 1);
 }

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "checkpoint/json_text.h"
+#include "core/strbuf.h"
 #include "checkpoint/safetensors.h"
 
 enum { LS_MAX_FILES = 2 };
@@ -28,9 +28,9 @@ LS_MUST_CHECK ls_status ls_file_args_parse(int argc, char **argv, int n_files,
 LS_MUST_CHECK ls_status ls_checkpoint_open(const char *path, ls_safetensors **file);
 
 /* Writes text to stdout and flushes; LS_EIO when it did not get there. */
-LS_MUST_CHECK ls_status ls_put_text(const ls_text *text);
+LS_MUST_CHECK ls_status ls_strbuf_put(const ls_strbuf *text);
 
 /* "[1,2,3]" */
-void ls_text_dims(ls_text *text, const uint64_t *dim, int ndim);
+void ls_strbuf_dims(ls_strbuf *text, const uint64_t *dim, int ndim);
 
 #endif

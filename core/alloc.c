@@ -15,7 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, SMALLEST = 64, STEPS = 8, MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * STEPS };
+enum {
+    ALIGNMENT = 64,
+    SMALLEST  = 64,
+    STEPS     = 8,
+    MIN_SHIFT = 6,
+    CLASSES   = (48 - MIN_SHIFT) * STEPS
+};
 
 typedef struct free_block {
     struct free_block *next;
@@ -135,11 +141,12 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category)
         charge(charged, category);
     pthread_mutex_unlock(&heap.lock);
     if (over)
-        ls_fail(LS_ENOMEM,
-                "%zu bytes for %s asked for with %lld in use (peak %lld) and a limit of %lld bytes "
-                "(run.memory_mb)",
-                bytes, ls_mem_category_name(category), (long long)total, (long long)peak,
-                (long long)limit);
+        ls_fail(
+            LS_ENOMEM,
+            "%zu bytes for %s asked for with %lld in use (peak %lld) and a limit of %lld bytes "
+            "(run.memory_mb)",
+            bytes, ls_mem_category_name(category), (long long)total, (long long)peak,
+            (long long)limit);
     else if (!block)
         ls_fail(LS_ENOMEM, "%zu bytes for %s asked for with %lld in use (peak %lld)", bytes,
                 ls_mem_category_name(category), (long long)total, (long long)peak);

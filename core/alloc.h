@@ -17,12 +17,12 @@
 
 #include "core/error.h"
 
-#define LS_MEM_MAP(X) \
-    X(PARAMS, "params") \
-    X(GRADS, "grads") \
-    X(OPTIM, "optim") \
+#define LS_MEM_MAP(X)             \
+    X(PARAMS, "params")           \
+    X(GRADS, "grads")             \
+    X(OPTIM, "optim")             \
     X(ACTIVATIONS, "activations") \
-    X(COMM, "comm") \
+    X(COMM, "comm")               \
     X(OTHER, "other")
 
 typedef enum {

@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 /* X(name as in safetensors, bytes, C type it is stored as) */
-#define LS_DTYPE_MAP(X) \
-    X(F32, 4, float)    \
+#define LS_DTYPE_MAP(X)  \
+    X(F32, 4, float)     \
     X(BF16, 2, uint16_t) \
-    X(I32, 4, int32_t)  \
-    X(I64, 8, int64_t)  \
-    X(U8, 1, uint8_t)   \
+    X(I32, 4, int32_t)   \
+    X(I64, 8, int64_t)   \
+    X(U8, 1, uint8_t)    \
     X(F64, 8, double)
 
 typedef enum {
@@ -29,10 +29,10 @@ typedef enum {
 
 #ifdef LS_REAL_F64
 typedef double ls_real;
-enum { LS_REAL = LS_F64 };
+#define LS_REAL LS_F64
 #else
 typedef float ls_real;
-enum { LS_REAL = LS_F32 };
+#define LS_REAL LS_F32
 #endif
 
 /* Bytes of one element. */

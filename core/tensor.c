@@ -44,7 +44,7 @@ ls_storage *ls_storage_new(size_t bytes, ls_mem_category category)
     ls_storage *s = ls_mem_alloc(sizeof *s, LS_MEM_OTHER);
     if (!s)
         return NULL;
-    *s = (ls_storage){.refs = 1, .bytes = bytes, .category = category};
+    *s      = (ls_storage){.refs = 1, .bytes = bytes, .category = category};
     s->data = ls_mem_alloc(bytes, category);
     if (!s->data) {
         ls_mem_free(s, sizeof *s, LS_MEM_OTHER);

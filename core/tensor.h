@@ -52,15 +52,15 @@ typedef struct ls_tensor {
     ls_storage *grad; /* row-major, ls_real; NULL where there is none */
 
     /* autograd's part */
-    ls_tape *tape;    /* NULL for a leaf that lives outside any tape */
-    ls_node *node;    /* the call that made it, NULL for a leaf */
-    int      holds;   /* of a tape's tensor: its scope and the nodes that need the value */
-    bool     scoped;  /* its scope still holds it */
-    bool     marked;  /* on a path to the loss, during backward */
-    int      pending; /* of a leaf: uses whose gradients have not arrived, during backward */
+    ls_tape    *tape;    /* NULL for a leaf that lives outside any tape */
+    ls_node    *node;    /* the call that made it, NULL for a leaf */
+    int         holds;   /* of a tape's tensor: its scope and the nodes that need the value */
+    bool        scoped;  /* its scope still holds it */
+    bool        marked;  /* on a path to the loss, during backward */
+    int         pending; /* of a leaf: uses whose gradients have not arrived, during backward */
     ls_storage *grad_before; /* of a leaf: what earlier backwards left, during backward */
-    bool     is_wide; /* `wide` holds this scalar before its rounding to ls_real */
-    double   wide;
+    bool        is_wide;     /* `wide` holds this scalar before its rounding to ls_real */
+    double      wide;
 } ls_tensor;
 
 /* A tensor under the name that files and messages give it; neither is owned. */

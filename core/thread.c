@@ -28,11 +28,11 @@ struct ls_pool {
     atomic_uint     generation;
     bool            stop;
     /* the job */
-    ls_task          task;
-    void            *context;
-    int64_t          n;
-    _Atomic int64_t  next;
-    atomic_int       busy; /* workers that have not finished this generation */
+    ls_task         task;
+    void           *context;
+    int64_t         n;
+    _Atomic int64_t next;
+    atomic_int      busy; /* workers that have not finished this generation */
 };
 
 static _Thread_local ls_pool *current;
@@ -170,7 +170,8 @@ void ls_parallel(int64_t n, ls_task task, void *context)
     wait_until_done(p);
 }
 
-/* cgroup v2 "quota period" (or "max period") in cores, rounded up; 0 where there is no limit. */
+/* cgroup v2 "quota period" (or "max period") in cores, rounded up; 0 where there is no limit.
+ */
 static int cgroup_quota(void)
 {
     long long quota = 0, period = 0;

@@ -25,10 +25,10 @@ static const ls_module_class class = {"attention", forward};
 
 ls_module *ls_attention_new(ls_module *parent, const char *name, const ls_attention_opts *o)
 {
-    attention *a       = ls_module_new(&class, sizeof *a, parent, name);
-    ls_init    zero    = {LS_INIT_CONSTANT, 0};
-    int64_t    kv      = o->heads.n_kv_head ? o->heads.n_kv_head : o->heads.n_head;
-    int64_t    packed  = o->width / o->heads.n_head * (o->heads.n_head + 2 * kv);
+    attention *a      = ls_module_new(&class, sizeof *a, parent, name);
+    ls_init    zero   = {LS_INIT_CONSTANT, 0};
+    int64_t    kv     = o->heads.n_kv_head ? o->heads.n_kv_head : o->heads.n_head;
+    int64_t    packed = o->width / o->heads.n_head * (o->heads.n_head + 2 * kv);
     if (!a)
         return NULL;
     a->heads = o->heads;

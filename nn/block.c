@@ -9,7 +9,8 @@ typedef struct {
     ls_module *ln_1, *attn, *ln_2, *mlp;
 } block;
 
-static ls_tensor *branch(ls_tape *tape, ls_tensor *x, ls_module *norm, ls_module *inner, double p)
+static ls_tensor *branch(ls_tape *tape, ls_tensor *x, ls_module *norm, ls_module *inner,
+                         double p)
 {
     ls_tensor *y = ls_module_call(inner, tape, ls_module_call(norm, tape, x));
     return ls_add(tape, x, ls_dropout(tape, y, p));

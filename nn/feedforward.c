@@ -16,7 +16,8 @@ static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *x, ls_tenso
 
     (void)y;
     if (f->kind == LS_MLP_SWIGLU)
-        hidden = ls_swiglu(tape, ls_module_call(f->gate, tape, x), ls_module_call(f->up, tape, x));
+        hidden =
+            ls_swiglu(tape, ls_module_call(f->gate, tape, x), ls_module_call(f->up, tape, x));
     else if (f->kind == LS_MLP_GELU)
         hidden = ls_gelu(tape, ls_module_call(f->fc, tape, x));
     else

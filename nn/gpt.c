@@ -15,7 +15,8 @@ typedef struct {
     ls_embedding_module *wte, *wpe;
     ls_module           *first_block;
     ls_module           *ln_f;
-    ls_embedding_module *lm_head; /* rows of the vocabulary, as an embedding's; NULL when tied */
+    ls_embedding_module
+        *lm_head; /* rows of the vocabulary, as an embedding's; NULL when tied */
 } gpt;
 
 static ls_tensor *run_block(void *context, ls_tape *tape, ls_tensor *x)
@@ -41,9 +42,9 @@ static ls_tensor *check_ids(const gpt *g, ls_tape *tape, ls_tensor *ids)
     if (!ids)
         return ls_tape_fail(tape, ls_fail(LS_EINVAL, "gpt: tokens are NULL"));
     if (ids->shape.ndim != 2 || ids->shape.dim[1] > g->opts.context)
-        return ls_tape_fail(tape, ls_fail(LS_ESHAPE, "gpt: tokens %s, want (B,T) with T <= %lld",
-                                          ls_shape_print(&ids->shape, &text),
-                                          (long long)g->opts.context));
+        return ls_tape_fail(
+            tape, ls_fail(LS_ESHAPE, "gpt: tokens %s, want (B,T) with T <= %lld",
+                          ls_shape_print(&ids->shape, &text), (long long)g->opts.context));
     return ids;
 }
 
@@ -56,10 +57,11 @@ static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *ids, ls_ten
     ls_tensor *x = ls_module_call(&g->wte->base, tape, ids);
     if (g->wpe && x)
         x = add_positions(g, tape, x);
-    x = ls_dropout(tape, x, g->opts.dropout);
+    x            = ls_dropout(tape, x, g->opts.dropout);
     ls_module *b = g->first_block;
     for (int64_t i = 0; i < g->opts.n_layer; i++, b = b->next)
-        x = g->opts.recompute ? ls_recompute(tape, x, run_block, b) : ls_module_call(b, tape, x);
+        x = g->opts.recompute ? ls_recompute(tape, x, run_block, b)
+                              : ls_module_call(b, tape, x);
     x               = ls_module_call(g->ln_f, tape, x);
     ls_tensor *head = &(g->lm_head ? g->lm_head : g->wte)->weight->tensor;
     if (targets)
@@ -75,11 +77,11 @@ static bool add_blocks(gpt *g, const ls_gpt_opts *o)
     ls_init       proj = {LS_INIT_NORMAL, 0.02 / sqrt(2 * (double)o->n_layer)};
     ls_block_opts b    = {
            .norm      = {o->norm, o->d_model, o->bias, o->norm_eps},
-           .attention = {.width     = o->d_model,
-                         .heads     = {(int)o->n_head, (int)o->n_kv_head, o->dropout, o->rope_base},
-                         .rope      = o->rope,
-                         .bias      = o->bias,
-                         .init      = init,
+           .attention = {.width = o->d_model,
+                         .heads = {(int)o->n_head, (int)o->n_kv_head, o->dropout, o->rope_base},
+                         .rope  = o->rope,
+                         .bias  = o->bias,
+                         .init  = init,
                          .proj_init = proj},
            .mlp       = {o->mlp, o->d_model, o->d_ff, o->bias, init, proj},
            .dropout   = o->dropout,

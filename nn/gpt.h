@@ -28,7 +28,8 @@ typedef struct {
  */
 ls_module *ls_gpt_new(const ls_gpt_opts *opts);
 
-/* Weights that stand in matrix products, each once, the head included: 6 flops a token and weight. */
+/* Weights that stand in matrix products, each once, the head included: 6 flops a token and
+ * weight. */
 int64_t ls_gpt_matmul_weights(const ls_gpt_opts *opts);
 
 #endif

@@ -46,12 +46,13 @@ static void fill_block(void *context, int64_t index)
         }
         if (i == b.first || element % 4 == 0)
             group_values(j, element / 4, v);
-        j->out[i] = (ls_real)(float)v[element % 4]; /* the double library starts from the same */
+        j->out[i] =
+            (ls_real)(float)v[element % 4]; /* the double library starts from the same */
     }
 }
 
-void ls_init_fill(const ls_init *init, uint64_t seed, const char *name, int64_t first, int64_t n,
-                  ls_real *out)
+void ls_init_fill(const ls_init *init, uint64_t seed, const char *name, int64_t first,
+                  int64_t n, ls_real *out)
 {
     job j = {init, seed, ls_rng_hash(name), first, n, out};
     ls_parallel(ls_block_count(n, ELEMENTS), fill_block, &j);

@@ -17,7 +17,7 @@ typedef struct {
 } ls_init;
 
 /* out[i] = value of element first + i, for i < n. */
-void ls_init_fill(const ls_init *init, uint64_t seed, const char *name, int64_t first, int64_t n,
-                  ls_real *out);
+void ls_init_fill(const ls_init *init, uint64_t seed, const char *name, int64_t first,
+                  int64_t n, ls_real *out);
 
 #endif

@@ -56,7 +56,8 @@ typedef struct {
     bool        bias;
     ls_init     init, proj_init;
 } ls_feedforward_opts;
-ls_module *ls_feedforward_new(ls_module *parent, const char *name, const ls_feedforward_opts *opts);
+ls_module *ls_feedforward_new(ls_module *parent, const char *name,
+                              const ls_feedforward_opts *opts);
 
 /* Pre-norm block: x + dropout(attn(ln_1 x)), then x + dropout(mlp(ln_2 x)). */
 typedef struct {

@@ -23,7 +23,8 @@ ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_op
     linear *l = ls_module_new(&class, sizeof *l, parent, name);
     if (!l)
         return NULL;
-    l->weight = ls_module_add_parameter(&l->base, "weight", LS_SHAPE2(o->out, o->in), o->weight_init);
+    l->weight =
+        ls_module_add_parameter(&l->base, "weight", LS_SHAPE2(o->out, o->in), o->weight_init);
     if (o->bias)
         l->bias = ls_module_add_parameter(&l->base, "bias", LS_SHAPE1(o->out), o->bias_init);
     return l->weight && (l->bias || !o->bias) ? &l->base : NULL;

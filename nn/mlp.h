@@ -9,8 +9,8 @@
 typedef enum { LS_MLP_RELU, LS_MLP_ERF_GELU, LS_MLP_TANH } ls_mlp_activation;
 
 typedef struct {
-    int            n_sizes; /* at least 2 */
-    const int64_t *sizes;   /* in, hidden ..., out */
+    int               n_sizes; /* at least 2 */
+    const int64_t    *sizes;   /* in, hidden ..., out */
     ls_mlp_activation activation;
 } ls_mlp_opts;
 

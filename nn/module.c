@@ -23,7 +23,8 @@ static void append_child(ls_module *parent, ls_module *child)
     child->parent = parent;
 }
 
-void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent, const char *name)
+void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent,
+                    const char *name)
 {
     ls_module *m = ls_calloc(1, size);
     if (!m)
@@ -81,7 +82,8 @@ static ls_parameter *add(ls_module *m, const char *name, ls_shape shape, ls_init
     return p;
 }
 
-ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape, ls_init init)
+ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape,
+                                      ls_init init)
 {
     ls_parameter *p = add(m, name, shape, init);
     if (p)
@@ -190,7 +192,8 @@ static ls_status give_values(void *context, ls_parameter *p)
 
     if (status)
         return ls_fail_in(status, "parameter %s", p->path);
-    ls_init_fill(&p->init, *seed, p->path, 0, ls_tensor_numel(&p->tensor), ls_reals(&p->tensor));
+    ls_init_fill(&p->init, *seed, p->path, 0, ls_tensor_numel(&p->tensor),
+                 ls_reals(&p->tensor));
     return LS_OK;
 }
 

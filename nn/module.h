@@ -43,22 +43,25 @@ typedef struct {
 
 struct ls_module {
     const ls_module_class *class;
-    char                  *path; /* from the root, "" for the root itself */
-    ls_module             *parent, *children, *next;
-    ls_parameter          *parameters;
-    ls_module_hook         hook;
+    char          *path; /* from the root, "" for the root itself */
+    ls_module     *parent, *children, *next;
+    ls_parameter  *parameters;
+    ls_module_hook hook;
 };
 
 /*
  * A zeroed module of `size` bytes, the last child of parent (NULL: a root) under a name; NULL:
  * out of memory.  A parent of NULL with a name other than "" is fine.
  */
-void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent, const char *name);
+void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent,
+                    const char *name);
 void  ls_module_free(ls_module *root); /* NULL is allowed */
 
 /* A header without memory, registered as the module's last; NULL: out of memory. */
-ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape, ls_init init);
-ls_parameter *ls_module_add_buffer(ls_module *m, const char *name, ls_shape shape, ls_init init);
+ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape,
+                                      ls_init init);
+ls_parameter *ls_module_add_buffer(ls_module *m, const char *name, ls_shape shape,
+                                   ls_init init);
 
 /* Runs a module: its hooks, its forward, and a scope that ends with it. */
 ls_tensor *ls_module_call(ls_module *m, ls_tape *tape, ls_tensor *x);

@@ -51,8 +51,8 @@ static inline bool test_close(double got, double want, double bound, const char 
 }
 
 /* The failure has this status and its message holds this text. */
-static inline bool test_failure(ls_status got, ls_status want, const char *text, const char *file,
-                                int line, const char *what)
+static inline bool test_failure(ls_status got, ls_status want, const char *text,
+                                const char *file, int line, const char *what)
 {
     bool ok = test_note(got == want && strstr(ls_error_message(), text), file, line, what);
     if (!ok)

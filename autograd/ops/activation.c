@@ -33,16 +33,16 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
                                  ls_tensor_numel(call->out), din[0].add);
 }
 
-#define ACTIVATION(name_, function)                                                        \
-    const ls_op ls_op_##name_ = {.name     = #name_,                                       \
-                                 .n_in     = 1,                                            \
-                                 .infer    = infer,                                        \
-                                 .forward  = forward,                                      \
-                                 .backward = backward,                                     \
+#define ACTIVATION(name_, function)                                                     \
+    const ls_op ls_op_##name_ = {.name     = #name_,                                    \
+                                 .n_in     = 1,                                         \
+                                 .infer    = infer,                                     \
+                                 .forward  = forward,                                   \
+                                 .backward = backward,                                  \
                                  .saves    = LS_SAVE_IN0};                                 \
-    ls_tensor *ls_##name_(ls_tape *tape, ls_tensor *x)                                     \
-    {                                                                                      \
-        return ls_tape_apply(tape, &ls_op_##name_, &x, 1, &(ls_attr){.i = {function}});    \
+    ls_tensor  *ls_##name_(ls_tape *tape, ls_tensor *x)                                 \
+    {                                                                                   \
+        return ls_tape_apply(tape, &ls_op_##name_, &x, 1, &(ls_attr){.i = {function}}); \
     }
 
 ACTIVATION(relu, LS_ACT_RELU)

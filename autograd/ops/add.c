@@ -5,9 +5,9 @@
  * over its repetitions, in row blocks that the shape fixes.
  */
 #include "autograd/ops.h"
+#include "autograd/ops/broadcast_impl.h"
 #include "core/kernels/columns.h"
 #include "core/kernels/elementwise.h"
-#include "autograd/ops/broadcast_impl.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
 {
@@ -32,8 +32,8 @@ static void forward(ls_node *call)
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
 {
     if (din[1].data)
-        ls_k_column_sums(din[1].data, dout, ls__broadcast_rows(call), ls_tensor_numel(call->in[1]),
-                         din[1].add, call->scratch);
+        ls_k_column_sums(din[1].data, dout, ls__broadcast_rows(call),
+                         ls_tensor_numel(call->in[1]), din[1].add, call->scratch);
 }
 
 const ls_op ls_op_add = {.name     = "add",

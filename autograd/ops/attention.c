@@ -1,9 +1,9 @@
 /*
  * attention.c - causal attention over a packed projection.
  */
+#include "core/kernels/attention.h"
 #include "autograd/ops.h"
 #include "autograd/ops/heads_impl.h"
-#include "core/kernels/attention.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
 {
@@ -30,8 +30,7 @@ static void arguments_of(const ls_node *call, arguments *x)
 {
     ls__head_sizes s;
 
-    if (ls__head_sizes_of(call, &s))
-        return; /* infer has accepted them */
+    (void)ls__head_sizes_of(call, &s); /* infer has accepted them */
     x->dropout = (ls_dropout_args){call->random.seed, call->random.step,
                                    call->random.first_sequence, call->site, call->attr.f[0]};
     bool drops = call->training && call->attr.f[0] > 0;

@@ -1,8 +1,8 @@
 /*
  * dropout.c - zeroes elements at random, reproducibly.
  */
-#include "autograd/ops.h"
 #include "core/kernels/dropout.h"
+#include "autograd/ops.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
 {

@@ -18,8 +18,8 @@ static ls_status check_ids(const ls_tensor *ids, int64_t rows)
 
     for (int64_t i = 0; i < n; i++)
         if (id[i] < 0 || id[i] >= rows)
-            return ls_fail(LS_EINVAL, "embedding: index %d at position %lld, want 0 to %lld", id[i],
-                           (long long)i, (long long)rows - 1);
+            return ls_fail(LS_EINVAL, "embedding: index %d at position %lld, want 0 to %lld",
+                           id[i], (long long)i, (long long)rows - 1);
     return LS_OK;
 }
 
@@ -30,12 +30,12 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 
     if (w->dtype != LS_REAL || ids->dtype != LS_I32 || w->shape.ndim != 2 ||
         ids->shape.ndim >= LS_MAX_DIMS)
-        return ls_fail(LS_ESHAPE, "embedding: table %s %s, indices %s %s", ls_dtype_name(w->dtype),
-                       ls_shape_print(&w->shape, &wt), ls_dtype_name(ids->dtype),
-                       ls_shape_print(&ids->shape, &it));
-    plan->shape                        = ids->shape;
+        return ls_fail(LS_ESHAPE, "embedding: table %s %s, indices %s %s",
+                       ls_dtype_name(w->dtype), ls_shape_print(&w->shape, &wt),
+                       ls_dtype_name(ids->dtype), ls_shape_print(&ids->shape, &it));
+    plan->shape                         = ids->shape;
     plan->shape.dim[plan->shape.ndim++] = w->shape.dim[1];
-    plan->dtype                        = LS_REAL;
+    plan->dtype                         = LS_REAL;
     return check_ids(ids, w->shape.dim[0]);
 }
 

@@ -24,11 +24,12 @@ static inline ls_status ls__head_sizes_of(const ls_node *call, ls__head_sizes *o
     int64_t          h = call->attr.i[0], k = call->attr.i[1], parts = h + 2 * k;
     ls_shape_text    text;
 
+    *out = (ls__head_sizes){0};
     if (x->dtype != LS_REAL || x->shape.ndim != 3 || h < 1 || k < 1 || h % k ||
         x->shape.dim[2] % parts)
-        return ls_fail(LS_ESHAPE, "%s: %s %s with %lld query and %lld key heads", call->op->name,
-                       ls_dtype_name(x->dtype), ls_shape_print(&x->shape, &text), (long long)h,
-                       (long long)k);
+        return ls_fail(LS_ESHAPE, "%s: %s %s with %lld query and %lld key heads",
+                       call->op->name, ls_dtype_name(x->dtype),
+                       ls_shape_print(&x->shape, &text), (long long)h, (long long)k);
     *out = (ls__head_sizes){x->shape.dim[0], x->shape.dim[1], h, k, x->shape.dim[2] / parts};
     return LS_OK;
 }

@@ -1,9 +1,9 @@
 /*
  * layernorm.c - layer normalisation over the last dimension, with or without bias.
  */
+#include "core/kernels/layernorm.h"
 #include "autograd/ops.h"
 #include "core/kernels/columns.h"
-#include "core/kernels/layernorm.h"
 
 enum { X, W, B };
 

@@ -34,9 +34,9 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
                        ls_shape_print(&call->in[X]->shape, &x),
                        ls_shape_print(&call->in[W]->shape, &w), call->n_in > 2 ? ", bias " : "",
                        call->n_in > 2 ? ls_shape_print(&call->in[B]->shape, &b) : "");
-    plan->shape                                = call->in[X]->shape;
+    plan->shape                                  = call->in[X]->shape;
     plan->shape.dim[call->in[X]->shape.ndim - 1] = call->in[W]->shape.dim[0];
-    plan->dtype                                = LS_REAL;
+    plan->dtype                                  = LS_REAL;
     int64_t m = call->in[W]->shape.dim[0], k = call->in[W]->shape.dim[1];
     if (call->n_in > 2 && call->in[B]->requires_grad)
         plan->backward_scratch_bytes =

@@ -8,6 +8,7 @@
 
 #include "core/kernels/gemm.h"
 #include "core/kernels/lanes.h"
+#include "core/kernels/real_math.h"
 #include "core/thread.h"
 
 enum { TILE = 64 };
@@ -80,7 +81,8 @@ static int64_t visible(const tile *t, int64_t i)
     return shorter(t->nj, t->i0 + i + 1 - t->j0);
 }
 
-/* p *= factors of dropout (0 or 1 / (1 - p)); an element is (head, query, key) of the sequence */
+/* p *= factors of dropout (0 or 1 / (1 - p)); an element is (head, query, key) of the sequence
+ */
 static void drop_weights(const head_view *v, const tile *t, ls_real *p)
 {
     ls_real factor[TILE];
@@ -96,17 +98,17 @@ static void drop_weights(const head_view *v, const tile *t, ls_real *p)
 }
 
 /* Scores become exp(s - m) with the new running maximum; o and l shrink by exp(m_old - m). */
-static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m, ls_real *l, ls_real *o,
-                       int64_t d)
+static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m, ls_real *l,
+                       ls_real *o, int64_t d)
 {
     ls_real largest = *m;
     double  sum;
 
     for (int64_t j = 0; j < n; j++)
         largest = s[j] > largest ? s[j] : largest;
-    ls_real shrink = (ls_real)exp((double)(*m - largest));
+    ls_real shrink = ls_exp(*m - largest);
     for (int64_t j = 0; j < n; j++)
-        s[j] = (ls_real)exp((double)(s[j] - largest));
+        s[j] = ls_exp(s[j] - largest);
     for (int64_t j = n; j < hidden_to; j++)
         s[j] = 0;
     LS_LANES_SUM(sum, j, n, (double)s[j]);
@@ -188,13 +190,14 @@ static void weights(const head_view *v, const tile *t, ls_real *p)
         ls_real *row = p + i * TILE, lse = v->lse[t->i0 + i];
         int64_t  n = visible(t, i);
         for (int64_t j = 0; j < n; j++)
-            row[j] = (ls_real)exp((double)(row[j] - lse));
+            row[j] = ls_exp(row[j] - lse);
         for (int64_t j = n > 0 ? n : 0; j < t->nj; j++)
             row[j] = 0;
     }
 }
 
-/* c (rows `ldc` apart) += op(tile) b, the tile being (ni,nj); transposed for sums over queries */
+/* c (rows `ldc` apart) += op(tile) b, the tile being (ni,nj); transposed for sums over queries
+ */
 static void add_product(const head_view *v, const tile *t, const ls_real *s, bool transposed,
                         const ls_real *b, int64_t ldb, ls_real *c)
 {
@@ -269,12 +272,12 @@ static void clear_rows(ls_real *x, int64_t row, int64_t t, int64_t n)
 
 static void backward_task(void *context, int64_t index)
 {
-    const job               *j = context;
-    const ls_attention_args *a = j->a;
+    const job               *j        = context;
+    const ls_attention_args *a        = j->a;
     int64_t                  sequence = index / a->k, kv = index % a->k, group = a->h / a->k;
     int64_t                  row = (a->h + 2 * a->k) * a->d;
     ls_real                 *at  = j->dqkv + sequence * a->t * row;
-    head_grads               g   = {.dk = at + (a->h + kv) * a->d, .dv = at + (a->h + a->k + kv) * a->d};
+    head_grads g = {.dk = at + (a->h + kv) * a->d, .dv = at + (a->h + a->k + kv) * a->d};
 
     if (!j->add) {
         clear_rows(at + kv * group * a->d, row, a->t, group * a->d);

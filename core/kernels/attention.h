@@ -19,8 +19,8 @@
 typedef struct {
     int64_t                b, t, h, k, d;
     const ls_real         *qkv;
-    ls_real               *out; /* (B,T,H*D) */
-    ls_real               *lse; /* (B,H,T) */
+    ls_real               *out;     /* (B,T,H*D) */
+    ls_real               *lse;     /* (B,H,T) */
     const ls_dropout_args *dropout; /* of the weights; NULL: none */
 } ls_attention_args;
 

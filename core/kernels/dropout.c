@@ -43,14 +43,15 @@ typedef struct {
 
 static void drop_block(void *context, int64_t index)
 {
-    const job *j          = context;
-    int64_t    per        = ls_block_count(j->n, ELEMENTS);
-    ls_block   b          = ls_block_at(j->n, ELEMENTS, index % per);
-    int64_t    sequence   = index / per, at = sequence * j->n + b.first;
+    const job *j        = context;
+    int64_t    per      = ls_block_count(j->n, ELEMENTS);
+    ls_block   b        = ls_block_at(j->n, ELEMENTS, index % per);
+    int64_t    sequence = index / per, at = sequence * j->n + b.first;
     ls_real    factor[ELEMENTS];
 
     ls_k_dropout_factors(j->d, sequence, b.first, b.end - b.first, factor);
     for (int64_t i = 0; i < b.end - b.first; i++)
+        /* All of factor is written.  NOLINTNEXTLINE(clang-analyzer-core.Undefined*) */
         j->y[at + i] = (j->add ? j->y[at + i] : 0) + j->x[at + i] * factor[i];
 }
 

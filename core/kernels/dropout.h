@@ -15,7 +15,8 @@ typedef struct {
     double   p; /* probability of zero, in [0, 1) */
 } ls_dropout_args;
 
-/* y (+)= dropout(x) for `sequences` sequences of n elements; for backward, x is dy and y is dx. */
+/* y (+)= dropout(x) for `sequences` sequences of n elements; for backward, x is dy and y is dx.
+ */
 void ls_k_dropout(const ls_dropout_args *d, ls_real *y, const ls_real *x, int64_t sequences,
                   int64_t n, bool add);
 

@@ -9,17 +9,24 @@
 
 #include "core/dtype.h"
 
-void ls_k_add_to(ls_real *y, const ls_real *x, int64_t n);                 /* y += x */
-void ls_k_add(ls_real *y, const ls_real *a, const ls_real *b, int64_t n);  /* y = a + b */
+void ls_k_add_to(ls_real *y, const ls_real *x, int64_t n);                /* y += x */
+void ls_k_add(ls_real *y, const ls_real *a, const ls_real *b, int64_t n); /* y = a + b */
 void ls_k_mul(ls_real *y, const ls_real *a, const ls_real *b, int64_t n, bool add);
 void ls_k_scale(ls_real *y, const ls_real *x, ls_real factor, int64_t n, bool add);
 void ls_k_fill(ls_real *y, ls_real value, int64_t n, bool add);
 
 /* y[r] = a[r] + b (or a[r] * b) for `rows` rows of n */
 void ls_k_add_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows, int64_t n);
-void ls_k_mul_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows, int64_t n, bool add);
+void ls_k_mul_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows, int64_t n,
+                   bool add);
 
-typedef enum { LS_ACT_RELU, LS_ACT_GELU, LS_ACT_GELU_TANH, LS_ACT_SILU, LS_ACT_TANH } ls_activation;
+typedef enum {
+    LS_ACT_RELU,
+    LS_ACT_GELU,
+    LS_ACT_GELU_TANH,
+    LS_ACT_SILU,
+    LS_ACT_TANH
+} ls_activation;
 
 /* y = f(x);  dx = dy f'(x) */
 void ls_k_activation(ls_activation f, ls_real *y, const ls_real *x, int64_t n);
@@ -28,8 +35,8 @@ void ls_k_activation_backward(ls_activation f, ls_real *dx, const ls_real *dy, c
 
 /* y = silu(gate) * up and its two gradients (either may be NULL) */
 void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n);
-void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate, const ls_real *up,
-                       int64_t n, bool add);
+void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,
+                       const ls_real *up, int64_t n, bool add);
 void ls_k_swiglu_dup(ls_real *dup, const ls_real *dy, const ls_real *gate, int64_t n, bool add);
 
 #endif

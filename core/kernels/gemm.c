@@ -59,7 +59,7 @@ static grid choose_grid(const ls_gemm_args *g)
 
 static void run_tile(void *context, int64_t index)
 {
-    const grid *t    = context;
+    const grid  *t    = context;
     ls_gemm_args g    = *t->g;
     ls_block     rows = ls_block_at(g.m, t->tile_m, index / t->across);
     ls_block     cols = ls_block_at(g.n, t->tile_n, index % t->across);
@@ -154,26 +154,37 @@ static bool product_is_right(const ls_gemm_args *g, const ls_real *want_c)
 
 static ls_status test_shapes(ls_real *a, ls_real *b, ls_real *c, ls_real *before)
 {
-    static const int shape[TEST_SHAPES][3] = {{1, 1, 1},   {1, 37, 19},  {33, 7, 65},
-                                              {24, 64, 3}, {65, 33, 129}, {48, 96, 31},
-                                              {127, 17, 9}, {5, 128, 66}, {96, 49, 80}};
+    static const int shape[TEST_SHAPES][3] = {{1, 1, 1},    {1, 37, 19},   {33, 7, 65},
+                                              {24, 64, 3},  {65, 33, 129}, {48, 96, 31},
+                                              {127, 17, 9}, {5, 128, 66},  {96, 49, 80}};
 
     for (int s = 0; s < TEST_SHAPES * 4; s++) {
-        const int   *d = shape[s / 4];
+        const int   *d  = shape[s / 4];
         bool         ta = s & 1, tb = s & 2;
-        ls_gemm_args g = {.transpose_a = ta, .transpose_b = tb, .m = d[0], .n = d[1], .k = d[2],
-                          .alpha = 1, .a = a, .lda = ta ? d[0] : d[2], .b = b,
-                          .ldb = tb ? d[2] : d[1], .beta = s % 3 == 1, .c = c, .ldc = d[1]};
+        ls_gemm_args g = {.transpose_a = ta,
+                          .transpose_b = tb,
+                          .m           = d[0],
+                          .n           = d[1],
+                          .k           = d[2],
+                          .alpha       = 1,
+                          .a           = a,
+                          .lda         = ta ? d[0] : d[2],
+                          .b           = b,
+                          .ldb         = tb ? d[2] : d[1],
+                          .beta        = s % 3 == 1,
+                          .c           = c,
+                          .ldc         = d[1]};
         fill_integers(before, g.m * g.n, (uint32_t)s);
         memcpy(c, before, (size_t)(g.m * g.n) * sizeof *c);
         ls_gemm_tile(&g);
         if (!product_is_right(&g, before))
-            return ls_fail(LS_EINVAL,
-                           "%s computes wrong: product of (%d,%d) and (%d,%d)%s%s; set "
-                           "OPENBLAS_CORETYPE=Haswell (or Nehalem) in the environment, or install "
-                           "a newer OpenBLAS",
-                           ls_blas_describe(), d[0], d[2], d[2], d[1], ta ? ", a transposed" : "",
-                           tb ? ", b transposed" : "");
+            return ls_fail(
+                LS_EINVAL,
+                "%s computes wrong: product of (%d,%d) and (%d,%d)%s%s; set "
+                "OPENBLAS_CORETYPE=Haswell (or Nehalem) in the environment, or install "
+                "a newer OpenBLAS",
+                ls_blas_describe(), d[0], d[2], d[2], d[1], ta ? ", a transposed" : "",
+                tb ? ", b transposed" : "");
     }
     return LS_OK;
 }

@@ -17,22 +17,23 @@ typedef struct {
 
 static inline double ls_lanes_join(const ls_lanes *s)
 {
-    return ((s->v[0] + s->v[1]) + (s->v[2] + s->v[3])) + ((s->v[4] + s->v[5]) + (s->v[6] + s->v[7]));
+    return ((s->v[0] + s->v[1]) + (s->v[2] + s->v[3])) +
+           ((s->v[4] + s->v[5]) + (s->v[6] + s->v[7]));
 }
 
 /* Sum over i < n of `term`, an expression in i, as double `result`. */
-#define LS_LANES_SUM(result, i, n, term)                                 \
-    do {                                                                 \
-        ls_lanes lanes_ = {{0}};                                         \
-        int64_t  body_  = (n) / LS_LANES * LS_LANES;                     \
-        for (int64_t i0_ = 0; i0_ < body_; i0_ += LS_LANES)              \
-            for (int l_ = 0; l_ < LS_LANES; l_++) {                      \
-                int64_t i = i0_ + l_;                                    \
-                lanes_.v[l_] += (term);                                  \
-            }                                                            \
-        for (int64_t i = body_; i < (n); i++)                            \
-            lanes_.v[i - body_] += (term);                               \
-        (result) = ls_lanes_join(&lanes_);                               \
+#define LS_LANES_SUM(result, i, n, term)                    \
+    do {                                                    \
+        ls_lanes lanes_ = {{0}};                            \
+        int64_t  body_  = (n) / LS_LANES * LS_LANES;        \
+        for (int64_t i0_ = 0; i0_ < body_; i0_ += LS_LANES) \
+            for (int l_ = 0; l_ < LS_LANES; l_++) {         \
+                int64_t i = i0_ + l_;                       \
+                lanes_.v[l_] += (term);                     \
+            }                                               \
+        for (int64_t i = body_; i < (n); i++)               \
+            lanes_.v[i - body_] += (term);                  \
+        (result) = ls_lanes_join(&lanes_);                  \
     } while (0)
 
 #endif

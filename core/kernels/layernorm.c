@@ -59,9 +59,9 @@ void ls_k_layernorm(const ls_layernorm_args *a, ls_real *y)
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)),  g = dy w,  xhat = (x - mean) rstd */
 static void dx_row(const job *j, int64_t r)
 {
-    const ls_layernorm_args *a  = j->a;
-    const ls_real           *x  = a->x + r * a->c, *dy = j->dy + r * a->c, *w = a->w;
-    ls_real                  m  = a->mean[r], s = a->rstd[r], *dx = j->y + r * a->c;
+    const ls_layernorm_args *a = j->a;
+    const ls_real           *x = a->x + r * a->c, *dy = j->dy + r * a->c, *w = a->w;
+    ls_real                  m = a->mean[r], s = a->rstd[r], *dx = j->y + r * a->c;
     double                   sum, dot;
 
     LS_LANES_SUM(sum, i, a->c, (double)(dy[i] * w[i]));
@@ -94,9 +94,9 @@ void ls_k_layernorm_dx(const ls_layernorm_args *a, const ls_real *dy, ls_real *d
 /* A block's partial sums: one row of dw, one of db. */
 static void dw_block(void *context, int64_t index)
 {
-    const job               *j = context;
-    const ls_layernorm_args *a = j->a;
-    ls_block                 b = ls_block_at(a->n, ls_k_column_grain(a->n), index);
+    const job               *j  = context;
+    const ls_layernorm_args *a  = j->a;
+    ls_block                 b  = ls_block_at(a->n, ls_k_column_grain(a->n), index);
     ls_real                 *dw = j->g->scratch + 2 * index * a->c, *db = dw + a->c;
 
     memset(dw, 0, 2 * (size_t)a->c * sizeof *dw);
@@ -110,7 +110,8 @@ static void dw_block(void *context, int64_t index)
     }
 }
 
-void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy, const ls_layernorm_grads *g)
+void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy,
+                       const ls_layernorm_grads *g)
 {
     job     j      = {.a = a, .dy = dy, .g = g};
     int64_t blocks = ls_k_column_blocks(a->n);

@@ -27,6 +27,7 @@ typedef struct {
     bool     add_w, add_b;
     ls_real *scratch;
 } ls_layernorm_grads;
-void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy, const ls_layernorm_grads *g);
+void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy,
+                       const ls_layernorm_grads *g);
 
 #endif

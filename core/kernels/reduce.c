@@ -8,46 +8,28 @@
  */
 #include "core/kernels/reduce.h"
 
+#include "core/kernels/lanes.h"
 #include "core/thread.h"
 
 enum {
-    LANES         = 8,
     GRAIN         = 16384, /* elements of a block */
     COLUMN_BLOCKS = 16,    /* enough for two to eight threads, little to join */
     COLUMN_ROWS   = 16,    /* fewest rows of a block */
     STRIP         = 1024   /* columns joined by one task */
 };
 
-static double join(const double *lane)
-{
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 double ls_k_row_sum(const ls_real *x, int64_t n)
 {
-    double  lane[LANES] = {0};
-    int64_t i           = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (double)x[i + k];
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += (double)x[i];
-    return join(lane);
+    double sum;
+    LS_LANES_SUM(sum, i, n, (double)x[i]);
+    return sum;
 }
 
 double ls_k_row_dot(const ls_real *a, const ls_real *b, int64_t n)
 {
-    double  lane[LANES] = {0};
-    int64_t i           = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] += (double)a[i + k] * (double)b[i + k];
-    for (int k = 0; i < n; i++, k++)
-        lane[k] += (double)a[i] * (double)b[i];
-    return join(lane);
+    double sum;
+    LS_LANES_SUM(sum, i, n, (double)a[i] * (double)b[i]);
+    return sum;
 }
 
 typedef struct {

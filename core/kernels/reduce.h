@@ -1,8 +1,8 @@
 /*
  * reduce.h - sums in double whose order is fixed by the shape alone.
  *
- * Within a row, element i goes to lane i mod 8 and the lanes are joined pairwise at the end;
- * across rows and over whole arrays, blocks of fixed size are joined in index order.
+ * Within a row by lanes (lanes.h); across rows and over whole arrays, blocks of fixed size are
+ * joined in index order.
  */
 #ifndef LS_CORE_KERNELS_REDUCE_H
 #define LS_CORE_KERNELS_REDUCE_H

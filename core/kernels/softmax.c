@@ -48,9 +48,9 @@ static ls_real row_max(const ls_real *x, int64_t n)
 static double log_sum_exp(const ls_real *x, int64_t n)
 {
     ls_real max = row_max(x, n);
-    double  sum = 0;
+    double  sum = (double)ls_exp(x[0] - max);
 
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 1; i < n; i++)
         sum += (double)ls_exp(x[i] - max);
     return (double)max + log(sum);
 }

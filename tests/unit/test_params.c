@@ -103,8 +103,8 @@ static void test_sha256(void)
 typedef struct {
     const char *name;
     const char *saved[N];
-    int         reshape, retype; /* this tensor is saved transposed or as a scalar, with
-                           another dtype; -1 for none */
+    int         reshape; /* this tensor is saved transposed, or as a scalar; -1 for none */
+    int         retype;  /* this one with another dtype; -1 for none */
     const char *message;
 } mismatch;
 
@@ -150,9 +150,9 @@ static void test_mismatches(void)
          "'wte.weight' has shape (2,3), expected (3,2)"},
         {"rank",
          {"wte.weight", "h.0.bias", "scale"},
-         2,
+         1,
          -1,
-         "'scale' has shape (1), expected ()"},
+         "'h.0.bias' has shape (), expected (2)"},
         {"dtype", {"wte.weight", "h.0.bias", "scale"}, -1, 1, "'h.0.bias' is I32, expected "},
         {"both at once", {"wte.weight", "h.0.bias", NULL}, 0, 1, "'h.0.bias' is I32, expected"},
         {"prefix",

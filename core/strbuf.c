@@ -1,7 +1,7 @@
 /*
- * json_text.c - the growing text.
+ * strbuf.c - the growing text.
  */
-#include "checkpoint/json_text.h"
+#include "core/strbuf.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "core/alloc.h"
 
 /* Room for n more bytes and a NUL, the capacity at least doubled. */
-static bool reserve(ls_text *t, size_t n)
+static bool reserve(ls_strbuf *t, size_t n)
 {
     size_t wanted;
 
@@ -35,7 +35,7 @@ static bool reserve(ls_text *t, size_t n)
     return true;
 }
 
-void ls_text_add(ls_text *t, const char *bytes, size_t n)
+void ls_strbuf_add(ls_strbuf *t, const char *bytes, size_t n)
 {
     if (!reserve(t, n))
         return;
@@ -45,7 +45,7 @@ void ls_text_add(ls_text *t, const char *bytes, size_t n)
     t->data[t->used] = '\0';
 }
 
-void ls_text_format(ls_text *t, const char *fmt, ...)
+void ls_strbuf_format(ls_strbuf *t, const char *fmt, ...)
 {
     va_list args, again;
 
@@ -62,41 +62,41 @@ void ls_text_format(ls_text *t, const char *fmt, ...)
     va_end(args);
 }
 
-static void add_escaped(ls_text *t, char c)
+static void add_escaped(ls_strbuf *t, char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     const char       *found = c ? strchr(from, c) : NULL;
 
     if (found)
-        ls_text_format(t, "\\%c", to[found - from]);
+        ls_strbuf_format(t, "\\%c", to[found - from]);
     else
-        ls_text_format(t, "\\u%04x", (unsigned)(unsigned char)c);
+        ls_strbuf_format(t, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
-void ls_text_json(ls_text *t, const char *bytes, size_t n)
+void ls_strbuf_json(ls_strbuf *t, const char *bytes, size_t n)
 {
     size_t start = 0; /* of the run that needs no escape */
 
-    ls_text_add(t, "\"", 1);
+    ls_strbuf_add(t, "\"", 1);
     for (size_t i = 0; i < n; i++) {
         if (bytes[i] != '"' && bytes[i] != '\\' && (unsigned char)bytes[i] >= 0x20)
             continue;
-        ls_text_add(t, bytes + start, i - start);
+        ls_strbuf_add(t, bytes + start, i - start);
         add_escaped(t, bytes[i]);
         start = i + 1;
     }
-    ls_text_add(t, bytes + start, n - start);
-    ls_text_add(t, "\"", 1);
+    ls_strbuf_add(t, bytes + start, n - start);
+    ls_strbuf_add(t, "\"", 1);
 }
 
-ls_status ls_text_status(const ls_text *t)
+ls_status ls_strbuf_status(const ls_strbuf *t)
 {
     return t->failed ? ls_fail(LS_ENOMEM, "out of memory for %zu bytes of text", t->used)
                      : LS_OK;
 }
 
-void ls_text_free(ls_text *t)
+void ls_strbuf_free(ls_strbuf *t)
 {
     free(t->data);
-    *t = (ls_text){0};
+    *t = (ls_strbuf){0};
 }

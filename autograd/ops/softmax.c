@@ -1,0 +1,31 @@
+/*
+ * softmax.c - exp(x) / sum exp(x) over the last dimension.
+ */
+#include "core/kernels/softmax.h"
+#include "autograd/op_impl.h"
+#include "autograd/ops.h"
+
+static void forward(ls_node *call)
+{
+    ls_k_softmax(ls_reals(call->out), ls_reals(call->in[0]), ls__rows(call->out),
+                 ls__last(call->out));
+}
+
+static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+{
+    if (din[0].data)
+        ls_k_softmax_backward(din[0].data, dout, ls_reals(call->out), ls__rows(call->out),
+                              ls__last(call->out), din[0].add);
+}
+
+const ls_op ls_op_softmax = {.name     = "softmax",
+                             .n_in     = 1,
+                             .infer    = ls__infer_rows,
+                             .forward  = forward,
+                             .backward = backward,
+                             .saves    = LS_SAVE_OUT};
+
+ls_tensor *ls_softmax(ls_tape *tape, ls_tensor *x)
+{
+    return ls_tape_apply(tape, &ls_op_softmax, &x, 1, NULL);
+}

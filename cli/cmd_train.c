@@ -1,0 +1,96 @@
+/*
+ * cmd_train.c - lockstep train.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/train.h"
+#include "core/alloc.h"
+
+static const char help[] =
+    "usage: lockstep train CONFIG [--set KEY.PATH=VALUE]... [--dry-run]\n"
+    "\n"
+    "Trains as CONFIG (JSON, docs/config.md) says, on one process.  Writes into run.dir:\n"
+    "config.json (resolved), log.txt, metrics.jsonl, summary.json, params.safetensors.\n"
+    "Files of an earlier run there are moved to previous-N/ first.\n"
+    "\n"
+    "  --set KEY=VALUE   replaces a value of the config; VALUE is JSON, or else a string\n"
+    "  --dry-run         prints the resolved config, the number of parameters and an\n"
+    "                    estimate of the memory as one JSON object, and trains nothing\n"
+    "  --resume never    what this version does; auto does the same where there is no checkpoint\n"
+    "  -h, --help        this text\n"
+    "\n"
+    "SIGINT and SIGTERM end the run after the current step; the parameters are saved and the\n"
+    "exit status is 130 or 143.  Exit status: 0 done, 1 failed while running, 2 wrong usage or\n"
+    "config.\n";
+
+typedef struct {
+    const char *config, *nproc, *resume, *stop_at;
+    ls_arg_list sets;
+    bool        dry_run, help;
+} arguments;
+
+static ls_status parse(arguments *a, int argc, char **argv)
+{
+    const ls_arg args[] = {{"--set", 0, LS_ARG_LIST, &a->sets},
+                           {"--nproc", 0, LS_ARG_VALUE, &a->nproc},
+                           {"--resume", 0, LS_ARG_VALUE, &a->resume},
+                           {"--stop-at", 0, LS_ARG_VALUE, &a->stop_at},
+                           {"--dry-run", 0, LS_ARG_FLAG, &a->dry_run}};
+
+    return ls_args_parse(&(ls_arg_table){.command    = "train",
+                                         .arg        = args,
+                                         .n_args     = sizeof args / sizeof *args,
+                                         .operand    = "CONFIG",
+                                         .operand_to = &a->config,
+                                         .help       = &a->help},
+                         argc, argv);
+}
+
+static ls_status refuse_later(const arguments *a)
+{
+    if (a->nproc)
+        return ls_fail(LS_EUNSUPPORTED, "--nproc %s is not in this version", a->nproc);
+    if (a->resume && strcmp(a->resume, "never") && strcmp(a->resume, "auto"))
+        return ls_fail(LS_EUNSUPPORTED, "--resume %s is not in this version", a->resume);
+    if (a->stop_at)
+        return ls_fail(LS_EUNSUPPORTED, "--stop-at %s is not in this version", a->stop_at);
+    return LS_OK;
+}
+
+static int run(const arguments *a)
+{
+    ls_config cfg;
+    int       signal = 0;
+    ls_status status = refuse_later(a);
+
+    if (!status)
+        status = ls_config_load(&cfg, a->config, a->sets.item, a->sets.n);
+    if (status)
+        return ls_report(status);
+    status = a->dry_run ? ls_train_dry_run(&cfg) : ls_train(&cfg, &signal);
+    ls_config_free(&cfg);
+    if (status)
+        return ls_report(status);
+    return signal ? 128 + signal : 0;
+}
+
+int ls_cmd_train(int argc, char **argv)
+{
+    arguments a = {.sets = {.item = ls_calloc((size_t)argc, sizeof(char *))}};
+
+    if (!a.sets.item)
+        return ls_report(LS_ENOMEM);
+    ls_status status = parse(&a, argc, argv);
+    int       code   = status ? ls_report(status) : 0;
+    if (!status && a.help)
+        fputs(help, stdout);
+    else if (!status)
+        code = run(&a);
+    free(a.sets.item);
+    return code;
+}

@@ -1,0 +1,134 @@
+/*
+ * metrics.c - a line a logged step, a line an evaluation, one object at the end.
+ */
+#include "cli/metrics.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run_dir.h"
+#include "core/json.h"
+
+struct ls_metrics {
+    char *path;
+    FILE *file;
+    int   error; /* errno of the first write that failed */
+    bool  told;
+};
+
+typedef struct {
+    char text[LS_JSON_DOUBLE_BYTES];
+} number;
+
+static const char *print(double x, number *n)
+{
+    ls_json_print_double(n->text, sizeof n->text, x);
+    return n->text;
+}
+
+ls_status ls_metrics_open(const char *dir, ls_metrics **metrics)
+{
+    ls_metrics *m = ls_calloc(1, sizeof *m);
+
+    *metrics = NULL;
+    if (!m)
+        return LS_ENOMEM;
+    m->path = ls_run_dir_path(dir, "metrics.jsonl");
+    m->file = m->path ? fopen(m->path, "ae") : NULL;
+    if (!m->file) {
+        ls_status status = m->path ? ls_fail(LS_EIO, "%s: %s", m->path, strerror(errno)) : LS_ENOMEM;
+        ls_metrics_close(m);
+        return status;
+    }
+    *metrics = m;
+    return LS_OK;
+}
+
+void ls_metrics_close(ls_metrics *m)
+{
+    if (!m)
+        return;
+    if (m->file)
+        fclose(m->file);
+    free(m->path);
+    free(m);
+}
+
+static void end_line(ls_metrics *m)
+{
+    if (!fflush(m->file) && !ferror(m->file))
+        return;
+    m->error = errno ? errno : EIO;
+    fclose(m->file);
+    m->file = NULL;
+}
+
+void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
+{
+    number loss, lr, norm, speed, ms;
+
+    if (!m || !m->file)
+        return;
+    fprintf(m->file, "{\"step\":%lld,\"loss\":%s,\"lr\":%s,\"grad_norm\":%s,\"tokens\":%lld,",
+            (long long)l->step.step, print(l->step.loss, &loss), print(l->step.lr, &lr),
+            print(l->step.grad_norm, &norm), (long long)l->tokens);
+    fprintf(m->file, "\"tokens_per_s\":%s,\"step_ms\":%s,\"comm_ms\":0,\"comm_exposed_ms\":0,",
+            print(l->tokens_per_s, &speed), print(l->step_ms, &ms));
+    fprintf(m->file,
+            "\"mem\":{\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,"
+            "\"comm\":%lld,\"peak\":%lld,\"rss\":%lld}}\n",
+            (long long)l->mem.peak[LS_MEM_PARAMS], (long long)l->mem.peak[LS_MEM_GRADS],
+            (long long)l->mem.peak[LS_MEM_OPTIM], (long long)l->mem.peak[LS_MEM_ACTIVATIONS],
+            (long long)l->mem.peak[LS_MEM_COMM], (long long)l->mem.total_peak, (long long)l->rss);
+    end_line(m);
+}
+
+void ls_metrics_validation(ls_metrics *m, int64_t step, double loss)
+{
+    number n;
+
+    if (!m || !m->file)
+        return;
+    fprintf(m->file, "{\"step\":%lld,\"val_loss\":%s}\n", (long long)step, print(loss, &n));
+    end_line(m);
+}
+
+ls_status ls_metrics_check(ls_metrics *m)
+{
+    if (!m || !m->error || m->told)
+        return LS_OK;
+    m->told = true;
+    return ls_fail(LS_EIO, "%s: %s; no more metrics are written", m->path, strerror(m->error));
+}
+
+ls_status ls_summary_write(const char *dir, const ls_summary *s)
+{
+    number    loss, val, seconds;
+    char     *text = ls_sprintf("{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s,\"world_size\":%lld,"
+                                    "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
+                                    "\"seconds\":%s,\"tokens\":%lld}\n",
+                                (long long)s->steps, print(s->final_loss, &loss),
+                                s->has_validation ? print(s->val_loss, &val) : "null",
+                                (long long)s->world_size, s->strategy, s->state_sha256,
+                                s->params_sha256, print(s->seconds, &seconds), (long long)s->tokens);
+    ls_status status = text ? ls_run_dir_write(dir, "summary.json", text) : LS_ENOMEM;
+
+    free(text);
+    return status;
+}
+
+int64_t ls_resident_bytes(void)
+{
+    long long size, resident = 0;
+    FILE     *f = fopen("/proc/self/statm", "re");
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%lld %lld", &size, &resident) != 2)
+        resident = 0;
+    fclose(f);
+    return resident * sysconf(_SC_PAGESIZE);
+}

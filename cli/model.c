@@ -1,0 +1,184 @@
+/*
+ * model.c - the config's names turned into the library's options.
+ */
+#include "cli/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/params.h"
+#include "nn/gpt.h"
+#include "nn/mlp.h"
+
+static ls_gpt_opts gpt_opts(const ls_config *cfg, int64_t vocab_size)
+{
+    static const ls_mlp_kind mlp[] = {[LS_CFG_MLP_GELU]      = LS_MLP_GELU,
+                                      [LS_CFG_MLP_GELU_TANH] = LS_MLP_GELU_TANH,
+                                      [LS_CFG_MLP_SWIGLU]    = LS_MLP_SWIGLU};
+
+    return (ls_gpt_opts){
+        .vocab_size     = vocab_size,
+        .n_layer        = cfg->model.n_layer,
+        .n_head         = cfg->model.n_head,
+        .n_kv_head      = cfg->model.n_kv_head,
+        .d_model        = cfg->model.d_model,
+        .d_ff           = cfg->model.d_ff,
+        .context        = cfg->model.context,
+        .dropout        = cfg->model.dropout,
+        .bias           = cfg->model.bias,
+        .tie_embeddings = cfg->model.tie_embeddings,
+        .norm           = cfg->model.norm == LS_CFG_NORM_RMSNORM ? LS_NORM_RMS : LS_NORM_LAYER,
+        .norm_eps       = cfg->model.norm_eps,
+        .mlp            = mlp[cfg->model.mlp],
+        .rope           = cfg->model.position == LS_CFG_POSITION_ROPE,
+        .rope_base      = cfg->model.rope_base,
+        .recompute      = cfg->model.recompute,
+    };
+}
+
+static ls_module *new_mlp(const ls_config *cfg)
+{
+    static const ls_mlp_activation activation[] = {[LS_CFG_ACTIVATION_RELU] = LS_MLP_RELU,
+                                                   [LS_CFG_ACTIVATION_GELU] = LS_MLP_ERF_GELU,
+                                                   [LS_CFG_ACTIVATION_TANH] = LS_MLP_TANH};
+
+    return ls_mlp_new(&(ls_mlp_opts){.n_sizes    = (int)cfg->model.sizes.count,
+                                     .sizes      = cfg->model.sizes.item,
+                                     .activation = activation[cfg->model.activation]});
+}
+
+ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
+{
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return new_mlp(cfg);
+    ls_gpt_opts opts = gpt_opts(cfg, vocab_size);
+    return ls_gpt_new(&opts);
+}
+
+ls_status ls_model_fill(const ls_config *cfg, ls_module *model, const ls_named_tensor *parameters,
+                        int n)
+{
+    ls_status status = ls_module_init(model, (uint64_t)cfg->run.seed);
+
+    if (status || !strcmp(cfg->model.init, "random"))
+        return status;
+    status = ls_params_load(cfg->model.init, parameters, (size_t)n);
+    return status ? ls_fail_in(status, "model.init") : LS_OK;
+}
+
+int64_t ls_model_vocab_size(const ls_config *cfg)
+{
+    if (cfg->model.vocab_size)
+        return cfg->model.vocab_size;
+    return strcmp(cfg->data.tokenizer, "byte") ? 0 : 256;
+}
+
+ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg)
+{
+    static const ls_optim_type type[] = {[LS_CFG_OPTIM_ADAMW] = LS_OPTIM_ADAMW,
+                                         [LS_CFG_OPTIM_ADAM]  = LS_OPTIM_ADAM,
+                                         [LS_CFG_OPTIM_SGD]   = LS_OPTIM_SGD};
+
+    return (ls_optimizer_opts){.type         = type[cfg->optim.type],
+                               .lr           = cfg->optim.lr,
+                               .beta1        = cfg->optim.betas[0],
+                               .beta2        = cfg->optim.betas[1],
+                               .eps          = cfg->optim.eps,
+                               .momentum     = cfg->optim.momentum,
+                               .weight_decay = cfg->optim.weight_decay};
+}
+
+ls_schedule ls_schedule_of(const ls_config *cfg)
+{
+    static const ls_schedule_type type[] = {[LS_CFG_SCHEDULE_COSINE]   = LS_SCHEDULE_COSINE,
+                                            [LS_CFG_SCHEDULE_CONSTANT] = LS_SCHEDULE_CONSTANT,
+                                            [LS_CFG_SCHEDULE_LINEAR]   = LS_SCHEDULE_LINEAR};
+
+    return (ls_schedule){.type   = type[cfg->optim.schedule.type],
+                         .lr     = cfg->optim.lr,
+                         .min_lr = cfg->optim.schedule.min_lr,
+                         .warmup = cfg->optim.schedule.warmup,
+                         .steps  = cfg->optim.schedule.steps};
+}
+
+static ls_paths paths_of(const ls_cfg_paths *p)
+{
+    return (ls_paths){(const char *const *)p->item, (int)p->count};
+}
+
+ls_dataset_opts ls_dataset_opts_of(const ls_config *cfg)
+{
+    return (ls_dataset_opts){
+        .train        = paths_of(&cfg->data.train),
+        .val          = paths_of(&cfg->data.val),
+        .val_fraction = cfg->data.val_fraction,
+        .kind = strcmp(cfg->data.tokenizer, "char") ? LS_TOKENIZER_BYTE : LS_TOKENIZER_CHAR,
+        .vocab_size = (int32_t)cfg->model.vocab_size,
+        .context    = cfg->model.context};
+}
+
+ls_order ls_order_of(const ls_config *cfg)
+{
+    return cfg->data.order == LS_CFG_ORDER_SEQUENTIAL ? LS_ORDER_SEQUENTIAL : LS_ORDER_SHUFFLE;
+}
+
+double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
+{
+    ls_gpt_opts o       = gpt_opts(cfg, vocab_size);
+    double      tokens  = (double)cfg->batch.global * (double)o.context;
+    double      weights = (double)ls_gpt_matmul_weights(&o);
+
+    return 6 * tokens * weights +
+           6 * (double)o.n_layer * tokens * (double)o.context * (double)o.d_model;
+}
+
+/* Levels of the gradients' tree that hold a partial sum at once, the newest leaf aside. */
+static int64_t tree_copies(int64_t micros)
+{
+    int64_t levels = 0;
+
+    while (micros > 1) {
+        micros = (micros + 1) / 2;
+        levels++;
+    }
+    return levels ? levels : 1;
+}
+
+/* Elements a token that one block keeps for its backward. */
+static int64_t block_elements(const ls_config *cfg)
+{
+    int64_t c = cfg->model.d_model, f = cfg->model.d_ff;
+    int64_t qkv    = c / cfg->model.n_head * (cfg->model.n_head + 2 * cfg->model.n_kv_head);
+    int64_t hidden = cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 3 * f : 2 * f;
+
+    /* inputs and outputs of the two norms, attention's input and output, mlp */
+    return 4 * c + qkv + c + hidden + cfg->model.n_head + 4;
+}
+
+static int64_t activation_bytes(const ls_config *cfg, int64_t vocab_size)
+{
+    int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
+    int64_t block  = block_elements(cfg);
+    int64_t kept   = cfg->model.recompute ? cfg->model.n_layer * c + block
+                                          : cfg->model.n_layer * block;
+    int64_t passing = 2 * cfg->model.d_ff + 2 * c; /* gradients on their way through one block */
+    int64_t logits  = (1 << 20) > 64 * vocab_size ? 1 << 20 : 64 * vocab_size;
+
+    if (logits > tokens * vocab_size)
+        logits = tokens * vocab_size;
+    int64_t head = logits + tokens * 2 * c, deep = tokens * passing;
+    return (tokens * (kept + 2 * c) + (head > deep ? head : deep)) * (int64_t)sizeof(ls_real);
+}
+
+ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
+{
+    ls_optimizer_opts o = ls_optimizer_opts_of(cfg);
+    ls_memory_plan    p = {.params = parameters * (int64_t)sizeof(ls_real),
+                           .optim  = ls_optimizer_state_bytes(&o, parameters)};
+
+    p.grads = p.params * tree_copies(cfg->batch.global / cfg->batch.micro);
+    if (cfg->model.type == LS_CFG_MODEL_GPT)
+        p.activations = activation_bytes(cfg, vocab_size);
+    p.total = p.params + p.grads + p.optim + p.activations;
+    return p;
+}

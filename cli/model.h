@@ -1,0 +1,42 @@
+/*
+ * model.h - from a config to a model, its optimizer and its data.
+ */
+#ifndef LS_CLI_MODEL_H
+#define LS_CLI_MODEL_H
+
+#include "cli/config.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "nn/module.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+/* The model of cfg with a vocabulary, without values; NULL on failure. */
+ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
+
+/*
+ * Values for the model: initial ones by run.seed, or those of model.init's file.  Parameters are
+ * a list of ls_module_list().
+ */
+LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
+                                      const ls_named_tensor *parameters, int n);
+
+/* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
+int64_t ls_model_vocab_size(const ls_config *cfg);
+
+ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg);
+ls_schedule       ls_schedule_of(const ls_config *cfg);
+ls_dataset_opts   ls_dataset_opts_of(const ls_config *cfg);
+ls_order          ls_order_of(const ls_config *cfg);
+
+/* Multiply-adds times two of one training step: 6 tokens weights + 6 L B T^2 C. */
+double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size);
+
+/* What a step holds at its peak, worked out from the config alone, in bytes. */
+typedef struct {
+    int64_t params, grads, optim, activations, total;
+} ls_memory_plan;
+
+ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters);
+
+#endif

@@ -1,0 +1,155 @@
+/*
+ * run_dir.c - making, moving aside, writing.
+ */
+#include "cli/run_dir.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/atomic_file.h"
+#include "core/alloc.h"
+
+enum { MOST_PREVIOUS = 100000 };
+
+/* What a run leaves behind, in any version (docs/contract of files); nothing else is touched. */
+static const char *const files[] = {"config.json",  "log.txt",     "metrics.jsonl",
+                                    "summary.json", "params.safetensors", "trace.json",
+                                    "report.html",  "checkpoints"};
+enum { N_FILES = sizeof files / sizeof *files };
+
+char *ls_run_dir_path(const char *dir, const char *name)
+{
+    return ls_sprintf("%s/%s", dir, name);
+}
+
+static ls_status make_directory(const char *path)
+{
+    struct stat st;
+
+    if (!mkdir(path, 0777))
+        return LS_OK;
+    if (errno == EEXIST && !stat(path, &st) && S_ISDIR(st.st_mode))
+        return LS_OK;
+    return ls_fail(LS_EIO, "run directory %s cannot be made: %s", path,
+                   strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+static ls_status make_with_parents(const char *dir)
+{
+    char     *path   = ls_strdup(dir);
+    ls_status status = path ? LS_OK : LS_ENOMEM;
+
+    for (char *slash = path; slash && !status;) {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        status = make_directory(path);
+        if (slash)
+            *slash = '/';
+    }
+    free(path);
+    return status;
+}
+
+/* A directory that exists may still not take files. */
+static ls_status prove_writable(const char *dir)
+{
+    if (access(dir, W_OK | X_OK))
+        return ls_fail(LS_EIO, "run directory %s is not writable: %s", dir, strerror(errno));
+    return LS_OK;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    struct stat st;
+    char       *path  = ls_run_dir_path(dir, name);
+    bool        found = path && !lstat(path, &st);
+
+    free(path);
+    return found;
+}
+
+static bool any_file(const char *dir)
+{
+    for (int i = 0; i < N_FILES; i++)
+        if (exists(dir, files[i]))
+            return true;
+    return false;
+}
+
+static ls_status new_previous(const char *dir, char **out)
+{
+    for (int i = 1; i <= MOST_PREVIOUS; i++) {
+        char *path = ls_sprintf("%s/previous-%d", dir, i);
+        if (!path)
+            return LS_ENOMEM;
+        if (!mkdir(path, 0777)) {
+            *out = path;
+            return LS_OK;
+        }
+        int error = errno;
+        free(path);
+        if (error != EEXIST)
+            return ls_fail(LS_EIO, "%s/previous-%d cannot be made: %s", dir, i, strerror(error));
+    }
+    return ls_fail(LS_EIO, "%s holds %d earlier runs already", dir, MOST_PREVIOUS);
+}
+
+static ls_status move_file(const char *dir, const char *to, const char *name)
+{
+    char     *from = ls_run_dir_path(dir, name), *into = ls_run_dir_path(to, name);
+    ls_status status = from && into ? LS_OK : LS_ENOMEM;
+
+    if (!status && rename(from, into))
+        status = ls_fail(LS_EIO, "%s cannot be moved to %s: %s", from, into, strerror(errno));
+    free(into);
+    free(from);
+    return status;
+}
+
+static ls_status move_aside(const char *dir, char **aside)
+{
+    ls_status status = new_previous(dir, aside);
+
+    for (int i = 0; i < N_FILES && !status; i++)
+        if (exists(dir, files[i]))
+            status = move_file(dir, *aside, files[i]);
+    if (status) {
+        free(*aside);
+        *aside = NULL;
+    }
+    return status;
+}
+
+ls_status ls_run_dir_open(const char *dir, char **aside)
+{
+    ls_status status = make_with_parents(dir);
+
+    *aside = NULL;
+    if (!status)
+        status = prove_writable(dir);
+    if (!status && any_file(dir))
+        status = move_aside(dir, aside);
+    return status;
+}
+
+ls_status ls_run_dir_write(const char *dir, const char *name, const char *text)
+{
+    ls_atomic_file f;
+    char          *path   = ls_run_dir_path(dir, name);
+    ls_status      status = path ? ls_atomic_begin(&f, path) : LS_ENOMEM;
+
+    if (!status) {
+        status = ls_atomic_write(&f, text, strlen(text));
+        if (!status)
+            status = ls_atomic_commit(&f);
+        ls_atomic_abandon(&f);
+    }
+    free(path);
+    return status;
+}

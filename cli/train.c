@@ -1,0 +1,334 @@
+/*
+ * train.c - the run around the steps.
+ */
+#include "cli/train.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/metrics.h"
+#include "cli/model.h"
+#include "cli/progress.h"
+#include "cli/run_dir.h"
+#include "cli/trainer.h"
+#include "core/kernels/gemm.h"
+#include "core/log.h"
+
+typedef struct {
+    const ls_config *cfg;
+    ls_trainer      *trainer;
+    ls_log          *log;
+    ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_progress      progress;
+    ls_step_result   last;
+    int64_t          tokens;    /* since step 1 */
+    int64_t          validated; /* step of the last evaluation, 0: none */
+    double           val_loss;
+    double           logged_at; /* when the last line was logged */
+    int64_t          logged;    /* its step */
+    ls_status        lost;      /* a log that could not be written: the run's status at its end */
+} run;
+
+/* Set by SIGINT and SIGTERM; the second one ends the process as if nobody caught it. */
+static volatile sig_atomic_t caught;
+static volatile int          stop;
+
+static void on_signal(int number)
+{
+    caught = number;
+    stop   = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction stops = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction ignored = {.sa_handler = SIG_IGN};
+
+    sigemptyset(&stops.sa_mask);
+    sigemptyset(&ignored.sa_mask);
+    sigaction(SIGINT, &stops, NULL);
+    sigaction(SIGTERM, &stops, NULL);
+    sigaction(SIGXFSZ, &ignored, NULL); /* a file size limit is an error of write, not a death */
+}
+
+/* A warning for each file that was lost since the last look; the run goes on. */
+static void look_after_logs(run *r)
+{
+    ls_status status = ls_metrics_check(r->metrics);
+
+    if (!status)
+        status = ls_log_check(r->log);
+    if (!status)
+        return;
+    ls_progress_clear(&r->progress);
+    ls_log_warning(r->log, "%s", ls_error_message());
+    r->lost = status;
+}
+
+static ls_status open_log(run *r, bool aside)
+{
+    const ls_config *cfg   = r->cfg;
+    bool             quiet = cfg->log.progress == LS_CFG_PROGRESS_NONE;
+    char            *path  = ls_run_dir_path(cfg->run.dir, "log.txt");
+
+    (void)aside;
+    r->log = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
+    ls_status status = path && r->log ? ls_log_open(r->log, path) : LS_ENOMEM;
+    free(path);
+    return status;
+}
+
+static ls_status open_files(run *r)
+{
+    const ls_config *cfg = r->cfg;
+    char            *aside, *json;
+    ls_status        status = ls_run_dir_open(cfg->run.dir, &aside);
+
+    if (status)
+        return ls_blame_config(status);
+    status = open_log(r, aside != NULL);
+    if (!status && aside)
+        ls_log_info(r->log, "files of an earlier run are now in %s", aside);
+    free(aside);
+    if (status)
+        return ls_blame_config(status);
+    json   = ls_config_json(cfg);
+    status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
+    free(json);
+    if (!status && cfg->log.jsonl)
+        status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    return status;
+}
+
+static void say_hello(run *r)
+{
+    const ls_config  *cfg  = r->cfg;
+    const ls_dataset *data = ls_trainer_data(r->trainer);
+
+    ls_log_info(r->log, "lockstep %s: run %s in %s", LS_VERSION, cfg->run.name, cfg->run.dir);
+    ls_log_info(r->log, "%s; %lld thread%s", ls_blas_describe(), (long long)cfg->run.threads,
+                cfg->run.threads == 1 ? "" : "s");
+    ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
+                (long long)data->train.count, (long long)data->val.count, data->vocab_size);
+    ls_log_info(r->log,
+                "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
+                "%lld; %lld steps",
+                (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
+                (long long)cfg->model.context, (long long)cfg->batch.micro,
+                (long long)cfg->run.steps);
+}
+
+static void start_progress(run *r)
+{
+    const ls_config *cfg = r->cfg;
+
+    r->progress = (ls_progress){
+        .log        = r->log,
+        .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE,
+        .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && isatty(STDERR_FILENO),
+        .first      = 1,
+        .last       = cfg->run.steps,
+        .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
+    };
+    if (!r->progress.silent)
+        r->progress.peak_flops = ls_measure_sgemm();
+    r->progress.started = r->logged_at = ls_now();
+}
+
+static ls_metrics_line line_of(const run *r, double now)
+{
+    int64_t steps = r->last.step - r->logged;
+    double  per   = (now - r->logged_at) / (double)(steps ? steps : 1);
+
+    return (ls_metrics_line){.step         = r->last,
+                             .tokens       = r->tokens,
+                             .tokens_per_s = per > 0 ? (double)r->last.tokens / per : 0,
+                             .step_ms      = per * 1e3,
+                             .mem          = ls_mem_get_stats(),
+                             .rss          = ls_resident_bytes()};
+}
+
+static void report_step(run *r)
+{
+    bool            logged = r->last.step % r->cfg->log.every == 0 || r->last.step == 1 ||
+                  r->last.step == r->cfg->run.steps;
+    double          now  = ls_now();
+    ls_metrics_line line = line_of(r, now);
+
+    ls_progress_step(&r->progress, &line, logged);
+    if (!logged)
+        return;
+    ls_metrics_step(r->metrics, &line);
+    r->logged    = r->last.step;
+    r->logged_at = now;
+    look_after_logs(r);
+}
+
+static ls_status validate(run *r)
+{
+    double    start  = ls_now();
+    ls_status status =
+        ls_trainer_validate(r->trainer, r->cfg->eval.batches, &stop, &r->val_loss);
+
+    if (status)
+        return status;
+    r->validated = r->last.step;
+    r->logged_at += ls_now() - start; /* the steps' speed does not include it */
+    ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
+    ls_progress_clear(&r->progress);
+    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step, r->val_loss);
+    return LS_OK;
+}
+
+static bool validation_is_due(const run *r)
+{
+    bool end = r->last.step == r->cfg->run.steps;
+
+    return ls_trainer_has_validation(r->trainer) && r->validated != r->last.step &&
+           (end || (r->cfg->eval.every && r->last.step % r->cfg->eval.every == 0));
+}
+
+static ls_status take_steps(run *r)
+{
+    ls_status status = LS_OK;
+
+    while (r->last.step < r->cfg->run.steps && !stop && !status) {
+        status = ls_trainer_step(r->trainer, &r->last);
+        if (status)
+            break;
+        r->tokens += r->last.tokens;
+        report_step(r);
+        if (validation_is_due(r))
+            status = validate(r);
+    }
+    ls_progress_clear(&r->progress);
+    return status == LS_EINTERRUPTED ? LS_OK : status;
+}
+
+/* The last step's line, parameters and summary, also after a signal. */
+static ls_status finish(run *r)
+{
+    const ls_config *cfg  = r->cfg;
+    char            *path = ls_run_dir_path(cfg->run.dir, "params.safetensors");
+    ls_summary       s    = {.steps          = r->last.step,
+                             .final_loss     = r->last.loss,
+                             .has_validation = r->validated > 0,
+                             .val_loss       = r->val_loss,
+                             .world_size     = 1,
+                             .strategy       = "single",
+                             .seconds        = ls_now() - r->progress.started,
+                             .tokens         = r->tokens};
+    ls_status        status = path ? ls_trainer_save(r->trainer, path) : LS_ENOMEM;
+
+    if (!status)
+        status = ls_trainer_hashes(r->trainer, s.params_sha256, s.state_sha256);
+    if (!status)
+        status = ls_summary_write(cfg->run.dir, &s);
+    if (!status)
+        ls_log_info(r->log, "%s after step %lld in %.1f s: loss %.6f; parameters in %s, sha256 %.16s",
+                    stop ? "stopped" : "done", (long long)s.steps, s.seconds, s.final_loss, path,
+                    s.params_sha256);
+    free(path);
+    return status;
+}
+
+static ls_status check_plan(const ls_config *cfg, const ls_trainer *trainer)
+{
+    ls_memory_plan plan = ls_memory_plan_of(cfg, ls_trainer_vocab_size(trainer),
+                                            ls_trainer_parameter_count(trainer));
+    int64_t limit = cfg->run.memory_mb << 20;
+
+    if (!limit || plan.total <= limit)
+        return LS_OK;
+    return ls_fail(LS_ECONFIG,
+                   "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
+                   "gradients %lld, optimizer %lld, activations %lld)",
+                   (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
+                   (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
+                   (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
+}
+
+static ls_status check_supported(const ls_config *cfg)
+{
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return ls_fail(LS_EUNSUPPORTED, "model.type \"mlp\": training one from a config (data.format "
+                                        "\"csv\" or \"idx\") is not in this version; the library has it, "
+                                        "see examples/mlp_spiral.c");
+    return LS_OK;
+}
+
+static ls_status train(run *r)
+{
+    ls_status status = ls_trainer_new(r->cfg, &r->trainer);
+
+    if (status)
+        return ls_blame_config(status);
+    status = check_plan(r->cfg, r->trainer);
+    if (!status)
+        status = open_files(r);
+    if (status)
+        return status;
+    say_hello(r);
+    start_progress(r);
+    status = take_steps(r);
+    if (status)
+        return status;
+    status = finish(r);
+    look_after_logs(r);
+    return status ? status : r->lost;
+}
+
+ls_status ls_train(const ls_config *cfg, int *signal)
+{
+    run       r      = {.cfg = cfg};
+    ls_status status = check_supported(cfg);
+
+    catch_signals();
+    if (!status)
+        status = ls_start_compute(cfg);
+    if (!status)
+        status = train(&r);
+    if (status && r.log && cfg->log.progress != LS_CFG_PROGRESS_NONE)
+        ls_progress_clear(&r.progress);
+    ls_metrics_close(r.metrics);
+    ls_log_free(r.log);
+    ls_trainer_free(r.trainer);
+    ls_stop_compute();
+    *signal = caught;
+    return status;
+}
+
+ls_status ls_train_dry_run(const ls_config *cfg)
+{
+    ls_status status = check_supported(cfg);
+    int64_t   vocab  = ls_model_vocab_size(cfg);
+
+    if (status)
+        return status;
+    ls_dataset_opts opts = ls_dataset_opts_of(cfg);
+    ls_dataset      data;
+    status = ls_dataset_load(&opts, &data);
+    if (status)
+        return ls_blame_config(status);
+    vocab            = data.vocab_size;
+    ls_module *model = ls_model_new(cfg, vocab);
+    char      *json  = ls_config_json(cfg);
+    if (model && json) {
+        int64_t        n = ls_module_parameter_count(model);
+        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
+        printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
+               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%lld}}\n",
+               json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
+               (long long)p.optim, (long long)p.activations, (long long)p.total);
+    } else {
+        status = LS_ENOMEM;
+    }
+    free(json);
+    ls_module_free(model);
+    ls_dataset_close(&data);
+    return status;
+}

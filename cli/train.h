@@ -1,0 +1,26 @@
+/*
+ * train.h - a whole run: directory, log, steps, evaluations, the end.
+ */
+#ifndef LS_CLI_TRAIN_H
+#define LS_CLI_TRAIN_H
+
+#include "cli/config.h"
+
+/*
+ * Trains as cfg says.  Failures before the first file is written come back as ECONFIG where a
+ * file or key that the config names is at fault.  *signal gets the number of the signal that
+ * ended the run early (its parameters are saved), else 0.
+ */
+LS_MUST_CHECK ls_status ls_train(const ls_config *cfg, int *signal);
+
+/* Prints the resolved config, parameter count and memory estimate as one JSON object. */
+LS_MUST_CHECK ls_status ls_train_dry_run(const ls_config *cfg);
+
+/* A failure while a config's own files are read is the config's: ECONFIG, same message. */
+ls_status ls_blame_config(ls_status status);
+
+/* BLAS held to one thread and tested; a pool of run.threads in use; the memory limit set. */
+LS_MUST_CHECK ls_status ls_start_compute(const ls_config *cfg);
+void                    ls_stop_compute(void);
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * trainer.c - steps and evaluations.
+ */
+#include "cli/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "checkpoint/params.h"
+#include "cli/evaluate.h"
+#include "cli/model.h"
+#include "core/exact_sum.h"
+#include "nn/grad_sum.h"
+#include "optim/grad_norm.h"
+
+struct ls_trainer {
+    const ls_config *cfg;
+    ls_dataset       data;
+    ls_module       *model;
+    ls_named_tensor *parameters;
+    int              n;
+    ls_optimizer    *optimizer;
+    ls_schedule      schedule;
+    ls_grad_sum     *grads;
+    ls_tape         *tape;
+    ls_sampler       sampler;
+};
+
+static ls_status load_data(ls_trainer *t)
+{
+    ls_dataset_opts opts   = ls_dataset_opts_of(t->cfg);
+    ls_status       status = ls_dataset_load(&opts, &t->data);
+
+    if (status)
+        return status;
+    return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context, ls_order_of(t->cfg),
+                           (uint64_t)t->cfg->run.seed);
+}
+
+static ls_status make_model(ls_trainer *t)
+{
+    ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
+
+    t->model = ls_model_new(t->cfg, t->data.vocab_size);
+    if (!t->model)
+        return LS_ENOMEM;
+    t->parameters = ls_module_list(t->model, false, &t->n);
+    if (!t->parameters)
+        return LS_ENOMEM;
+    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    if (status)
+        return status;
+    t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
+    t->grads     = ls_grad_sum_new(t->parameters, t->n);
+    t->tape      = ls_tape_new();
+    t->schedule  = ls_schedule_of(t->cfg);
+    return t->optimizer && t->grads && t->tape ? LS_OK : LS_ENOMEM;
+}
+
+ls_status ls_trainer_new(const ls_config *cfg, ls_trainer **trainer)
+{
+    ls_trainer *t = ls_calloc(1, sizeof *t);
+
+    *trainer = NULL;
+    if (!t)
+        return LS_ENOMEM;
+    t->cfg           = cfg;
+    ls_status status = load_data(t);
+    if (!status)
+        status = make_model(t);
+    if (status) {
+        ls_trainer_free(t);
+        return status;
+    }
+    *trainer = t;
+    return LS_OK;
+}
+
+void ls_trainer_free(ls_trainer *t)
+{
+    if (!t)
+        return;
+    ls_tape_free(t->tape);
+    ls_grad_sum_free(t->grads);
+    ls_optimizer_free(t->optimizer);
+    free(t->parameters);
+    ls_module_free(t->model);
+    ls_dataset_close(&t->data);
+    free(t);
+}
+
+/* Forward of micro-batch m of the step after `done` ones: the sum of its tokens' losses. */
+static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
+{
+    const ls_config *cfg   = t->cfg;
+    int64_t          first = m * cfg->batch.micro;
+    ls_random random = {(uint64_t)cfg->run.seed, (uint32_t)(done + 1), (uint32_t)first};
+
+    ls_tape_reset(t->tape);
+    ls_tape_set_random(t->tape, &random);
+    return ls_batch_loss(t->model, t->tape, &t->sampler, done * cfg->batch.global + first,
+                         cfg->batch.micro);
+}
+
+static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
+{
+    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
+    ls_status status = LS_OK;
+
+    ls_grad_sum_begin(t->grads, t->tape);
+    for (int64_t m = 0; m < micros && !status; m++) {
+        ls_tensor *l = micro_loss(t, done, m);
+        status       = ls_backward(t->tape, l);
+        if (!status)
+            status = ls_grad_sum_end_micro(t->grads);
+        if (!status)
+            ls_exact_sum_add(loss, ls_item(l));
+    }
+    ls_grad_sum_finish(t->grads, t->tape);
+    return status;
+}
+
+/* The search for the culprit: which leaf's gradient is the first that is not finite. */
+typedef struct {
+    const ls_trainer *t;
+    const char       *name;
+} search;
+
+static bool all_finite(const ls_real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+static const char *name_of(const ls_trainer *t, const ls_tensor *p)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->parameters[i].tensor == p)
+            return t->parameters[i].name;
+    return "?";
+}
+
+static ls_status look_at_leaf(void *context, ls_tensor *leaf)
+{
+    search *s = context;
+
+    if (!s->name && leaf->grad && !all_finite(ls_tensor_grad(leaf), ls_tensor_numel(leaf)))
+        s->name = name_of(s->t, leaf);
+    ls_tensor_zero_grad(leaf);
+    return LS_OK;
+}
+
+static ls_status blame_parameters(const ls_trainer *t, int64_t step)
+{
+    for (int i = 0; i < t->n; i++)
+        if (!all_finite(ls_reals(t->parameters[i].tensor), ls_tensor_numel(t->parameters[i].tensor)))
+            return ls_fail(LS_ENOTFINITE,
+                           "step %lld: parameter %s is not finite; the update of step %lld made it so",
+                           (long long)step, t->parameters[i].name, (long long)step - 1);
+    return LS_OK;
+}
+
+static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
+{
+    search     s = {.t = t};
+    ls_tensor *l = micro_loss(t, done, m);
+
+    ls_tape_on_leaf(t->tape, look_at_leaf, &s);
+    ls_status status = ls_backward(t->tape, l);
+    ls_tape_on_leaf(t->tape, NULL, NULL);
+    if (status || (isfinite(ls_item(l)) && !s.name))
+        return status;
+    return ls_fail(LS_ENOTFINITE,
+                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the parameters are those "
+                   "before this step",
+                   (long long)done + 1, (long long)m, ls_item(l),
+                   s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
+                   s.name ? s.name : "");
+}
+
+/* The step is a pure function, so it is computed once more, with a look at everything. */
+static ls_status blame(ls_trainer *t, int64_t done)
+{
+    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
+    ls_status status = blame_parameters(t, done + 1);
+
+    for (int64_t m = 0; m < micros && !status; m++)
+        status = blame_micro(t, done, m);
+    if (status)
+        return status;
+    return ls_fail(LS_ENOTFINITE,
+                   "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
+                   (long long)done + 1);
+}
+
+ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
+{
+    int64_t      done = ls_optimizer_steps(t->optimizer);
+    double       count = (double)(t->cfg->batch.global * t->cfg->model.context);
+    ls_exact_sum loss, squares;
+
+    ls_exact_sum_init(&loss);
+    ls_exact_sum_init(&squares);
+    ls_status status = run_micros(t, done, &loss);
+    if (!status)
+        status = ls_grad_squares(t->parameters, t->n, &squares);
+    if (status)
+        return ls_fail_in(status, "step %lld", (long long)done + 1);
+    *r = (ls_step_result){.step      = done + 1,
+                          .loss      = ls_exact_sum_round(&loss) / count,
+                          .lr        = ls_schedule_lr(&t->schedule, done + 1),
+                          .grad_norm = ls_grad_norm(&squares, count),
+                          .tokens    = (int64_t)count};
+    if (!isfinite(r->loss) || !isfinite(r->grad_norm))
+        return blame(t, done);
+    ls_optimizer_set_lr(t->optimizer, r->lr);
+    ls_optimizer_step(t->optimizer, ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    return LS_OK;
+}
+
+bool ls_trainer_has_validation(const ls_trainer *t)
+{
+    return t->data.val.count > 0;
+}
+
+ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop, double *loss)
+{
+    ls_evaluation e = {.model   = t->model,
+                       .tape    = t->tape,
+                       .tokens  = &t->data.val,
+                       .context = t->cfg->model.context,
+                       .micro   = t->cfg->batch.micro,
+                       .limit   = batches * t->cfg->batch.global,
+                       .stop    = stop};
+
+    return ls_evaluate(&e, loss, NULL);
+}
+
+ls_status ls_trainer_save(const ls_trainer *t, const char *path)
+{
+    char     *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
+    char     *step   = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
+    ls_status status = LS_ENOMEM;
+
+    if (config && tokenizer && step) {
+        ls_st_metadata pairs[] = {{"config", config}, {"tokenizer", tokenizer}, {"step", step}};
+        status = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
+    }
+    free(step);
+    free(tokenizer);
+    free(config);
+    return status;
+}
+
+ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX], char state[LS_SHA256_HEX])
+{
+    int                    n;
+    const ls_named_tensor *moments = ls_optimizer_state(t->optimizer, &n);
+    ls_status              status  = ls_params_sha256(t->parameters, (size_t)t->n, params);
+
+    if (status)
+        return status;
+    return ls_state_sha256(&(ls_training_state){t->parameters, (size_t)t->n, moments, (size_t)n,
+                                                ls_optimizer_steps(t->optimizer)},
+                           state);
+}
+
+int64_t ls_trainer_vocab_size(const ls_trainer *t)
+{
+    return t->data.vocab_size;
+}
+
+int64_t ls_trainer_parameter_count(const ls_trainer *t)
+{
+    return ls_module_parameter_count(t->model);
+}
+
+const ls_dataset *ls_trainer_data(const ls_trainer *t)
+{
+    return &t->data;
+}

@@ -1,0 +1,56 @@
+/*
+ * trainer.h - the step: micro-batches, the canonical tree, one division, one update.
+ *
+ * Architecture.md, section 1.  A trainer owns the model, its data and its optimizer; it
+ * computes and says nothing.  What to print, save and when to stop is the caller's.
+ */
+#ifndef LS_CLI_TRAINER_H
+#define LS_CLI_TRAINER_H
+
+#include "cli/config.h"
+#include "core/sha256.h"
+#include "data/dataset.h"
+#include "nn/module.h"
+
+typedef struct ls_trainer ls_trainer;
+
+typedef struct {
+    int64_t step;      /* from 1 */
+    double  loss;      /* mean over the step's tokens, before the update */
+    double  lr;
+    double  grad_norm; /* of the mean loss's gradient, before clipping */
+    int64_t tokens;    /* that counted, in this step */
+} ls_step_result;
+
+/* Loads data and makes the model; cfg is borrowed.  On failure *trainer is NULL. */
+LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, ls_trainer **trainer);
+void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed */
+
+/*
+ * Takes the next step.  ENOTFINITE, before anything is updated, for a loss or gradient that
+ * is not finite: names step, micro-batch and parameter.
+ */
+LS_MUST_CHECK ls_status ls_trainer_step(ls_trainer *trainer, ls_step_result *result);
+
+bool ls_trainer_has_validation(const ls_trainer *trainer);
+
+/*
+ * Mean loss of the validation data: the first `batches` batches of batch.global sequences
+ * (0: all sequences), in micro-batches of batch.micro, the last one ragged.  Ends early, with
+ * EINTERRUPTED, when *stop becomes non-zero (NULL: never).
+ */
+LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
+                                            const volatile int *stop, double *loss);
+
+/* Writes the parameters with config, tokenizer and step. */
+LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *path);
+
+/* params_sha256 and state_sha256 of the present state. */
+LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params[LS_SHA256_HEX],
+                                          char state[LS_SHA256_HEX]);
+
+int64_t ls_trainer_vocab_size(const ls_trainer *trainer);
+int64_t ls_trainer_parameter_count(const ls_trainer *trainer);
+const ls_dataset *ls_trainer_data(const ls_trainer *trainer);
+
+#endif

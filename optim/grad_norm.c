@@ -1,0 +1,44 @@
+/*
+ * grad_norm.c - squares by rows, then exact.
+ */
+#include "optim/grad_norm.h"
+
+#include <math.h>
+
+#include "core/kernels/row_squares.h"
+
+static ls_status add_squares(const ls_tensor *p, ls_exact_sum *sum)
+{
+    int64_t rows    = p->shape.ndim ? p->shape.dim[0] : 1;
+    int64_t n       = rows ? ls_tensor_numel(p) / rows : 0;
+    size_t  bytes   = (size_t)rows * sizeof(double);
+    double *squares = ls_mem_alloc(bytes, LS_MEM_OTHER);
+
+    if (!squares)
+        return LS_ENOMEM;
+    ls_k_row_squares(squares, ls_tensor_grad(p), rows, n);
+    for (int64_t r = 0; r < rows; r++)
+        ls_exact_sum_add(sum, squares[r]);
+    ls_mem_free(squares, bytes, LS_MEM_OTHER);
+    return LS_OK;
+}
+
+ls_status ls_grad_squares(const ls_named_tensor *parameters, int n, ls_exact_sum *sum)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < n && !status; i++)
+        if (parameters[i].tensor->grad)
+            status = add_squares(parameters[i].tensor, sum);
+    return status;
+}
+
+double ls_grad_norm(const ls_exact_sum *squares, double count)
+{
+    return sqrt(ls_exact_sum_round(squares)) / count;
+}
+
+double ls_clip_coefficient(double norm, double clip)
+{
+    return clip > 0 ? fmin(1, clip / (norm + 1e-6)) : 1;
+}

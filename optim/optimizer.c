@@ -1,0 +1,164 @@
+/*
+ * optimizer.c - state, and the constants of a step.
+ *
+ * Constants are worked out in double and rounded once, as PyTorch does for its scalars.
+ */
+#include "optim/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/kernels/adam.h"
+
+enum { FIRST, SECOND, MOMENTS }; /* kinds of state; SGD has the first alone, or none */
+
+struct ls_optimizer {
+    const ls_named_tensor *parameters;
+    int                    n;
+    ls_optimizer_opts      opts;
+    int64_t                steps;
+    int                    kinds;
+    ls_named_tensor       *state; /* n * kinds: kind after kind of a parameter */
+    ls_tensor             *tensors;
+    bool                  *started; /* SGD: the momentum buffer holds a gradient */
+};
+
+static int kinds_of(const ls_optimizer_opts *o)
+{
+    if (o->type == LS_OPTIM_SGD)
+        return o->momentum != 0 ? 1 : 0;
+    return MOMENTS;
+}
+
+static const char *kind_name(const ls_optimizer_opts *o, int kind)
+{
+    if (o->type == LS_OPTIM_SGD)
+        return "momentum";
+    return kind == FIRST ? "exp_avg" : "exp_avg_sq";
+}
+
+static ls_status make_state(ls_optimizer *opt, int i)
+{
+    const ls_named_tensor *p = &opt->parameters[i / opt->kinds];
+    char *name = ls_sprintf("%s.%s", kind_name(&opt->opts, i % opt->kinds), p->name);
+
+    opt->tensors[i] = ls_tensor_header(LS_REAL, p->tensor->shape);
+    opt->state[i]   = (ls_named_tensor){name, &opt->tensors[i]};
+    if (!name || ls_tensor_materialize(&opt->tensors[i], LS_MEM_OPTIM))
+        return ls_fail_in(LS_ENOMEM, "optimizer state of %s", p->name);
+    memset(ls_tensor_data(&opt->tensors[i]), 0, ls_tensor_bytes(&opt->tensors[i]));
+    return LS_OK;
+}
+
+ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
+                               const ls_optimizer_opts *opts)
+{
+    ls_optimizer *opt = ls_calloc(1, sizeof *opt);
+    if (!opt)
+        return NULL;
+    opt->parameters  = parameters;
+    opt->n           = n;
+    opt->opts        = *opts;
+    opt->kinds       = kinds_of(opts);
+    size_t count     = (size_t)n * (size_t)opt->kinds;
+    opt->state       = ls_calloc(count, sizeof *opt->state);
+    opt->tensors     = opt->state ? ls_calloc(count, sizeof *opt->tensors) : NULL;
+    opt->started     = opt->tensors ? ls_calloc((size_t)n, sizeof *opt->started) : NULL;
+    ls_status status = opt->started ? LS_OK : LS_ENOMEM;
+    for (size_t i = 0; i < count && !status; i++)
+        status = make_state(opt, (int)i);
+    if (!status)
+        return opt;
+    ls_optimizer_free(opt);
+    return NULL;
+}
+
+void ls_optimizer_free(ls_optimizer *opt)
+{
+    if (!opt)
+        return;
+    for (int i = 0; opt->tensors && i < opt->n * opt->kinds; i++) {
+        ls_tensor_drop(&opt->tensors[i]);
+        free((char *)opt->state[i].name);
+    }
+    free(opt->started);
+    free(opt->tensors);
+    free(opt->state);
+    free(opt);
+}
+
+void ls_optimizer_set_lr(ls_optimizer *opt, double lr)
+{
+    opt->opts.lr = lr;
+}
+
+int64_t ls_optimizer_steps(const ls_optimizer *opt)
+{
+    return opt->steps;
+}
+
+static double decay_of(const ls_optimizer *opt, const ls_tensor *p)
+{
+    return p->shape.ndim < 2 ? 0 : opt->opts.weight_decay;
+}
+
+static void adam_step(ls_optimizer *opt, int i, double scale)
+{
+    const ls_optimizer_opts *o     = &opt->opts;
+    ls_tensor               *p     = opt->parameters[i].tensor;
+    double                   decay = decay_of(opt, p), t = (double)opt->steps;
+    ls_adam_args             a = {
+                    .scale = (ls_real)scale,
+                    .decay = o->type == LS_OPTIM_ADAMW ? (ls_real)(1 - o->lr * decay) : 1,
+                    .l2    = o->type == LS_OPTIM_ADAM ? (ls_real)decay : 0,
+                    .one_minus_b1 = (ls_real)(1 - o->beta1),
+                    .b2           = (ls_real)o->beta2,
+                    .one_minus_b2 = (ls_real)(1 - o->beta2),
+                    .step_size    = (ls_real)(o->lr / (1 - pow(o->beta1, t))),
+                    .root_bias2   = (ls_real)sqrt(1 - pow(o->beta2, t)),
+                    .eps          = (ls_real)o->eps,
+    };
+
+    ls_k_adam(&a, ls_reals(p), ls_tensor_grad(p), ls_reals(&opt->tensors[i * MOMENTS + FIRST]),
+              ls_reals(&opt->tensors[i * MOMENTS + SECOND]), ls_tensor_numel(p));
+}
+
+static void sgd_step(ls_optimizer *opt, int i, double scale)
+{
+    const ls_optimizer_opts *o   = &opt->opts;
+    ls_tensor               *p   = opt->parameters[i].tensor;
+    ls_real                 *buf = opt->kinds ? ls_reals(&opt->tensors[i]) : NULL;
+    ls_sgd_args              a   = {.scale    = (ls_real)scale,
+                                    .l2       = (ls_real)decay_of(opt, p),
+                                    .momentum = (ls_real)o->momentum,
+                                    .lr       = (ls_real)o->lr,
+                                    .first    = !opt->started[i]};
+
+    opt->started[i] = true;
+    ls_k_sgd(&a, ls_reals(p), ls_tensor_grad(p), buf, ls_tensor_numel(p));
+}
+
+void ls_optimizer_step(ls_optimizer *opt, double scale)
+{
+    opt->steps++;
+    for (int i = 0; i < opt->n; i++) {
+        if (!opt->parameters[i].tensor->grad)
+            continue;
+        if (opt->opts.type == LS_OPTIM_SGD)
+            sgd_step(opt, i, scale);
+        else
+            adam_step(opt, i, scale);
+    }
+}
+
+const ls_named_tensor *ls_optimizer_state(const ls_optimizer *opt, int *n)
+{
+    *n = opt->n * opt->kinds;
+    return opt->state;
+}
+
+int64_t ls_optimizer_state_bytes(const ls_optimizer_opts *opts, int64_t parameter_elements)
+{
+    return kinds_of(opts) * parameter_elements * (int64_t)sizeof(ls_real);
+}

@@ -1,0 +1,46 @@
+/*
+ * optimizer.h - SGD with momentum, Adam and AdamW over named parameters.
+ *
+ * Gradients are sums; ls_optimizer_step(opt, scale) uses g * (float)scale, where scale holds
+ * the one division by the tokens that count and the clipping's coefficient (architecture.md,
+ * rule 5).  Weight decay never touches parameters with fewer than two dimensions.  A parameter
+ * without a gradient is left alone, as in PyTorch.
+ */
+#ifndef LS_OPTIM_OPTIMIZER_H
+#define LS_OPTIM_OPTIMIZER_H
+
+#include "core/tensor.h"
+
+typedef struct ls_optimizer ls_optimizer;
+
+typedef enum { LS_OPTIM_ADAMW, LS_OPTIM_ADAM, LS_OPTIM_SGD } ls_optim_type;
+
+typedef struct {
+    ls_optim_type type;
+    double        lr;
+    double        beta1, beta2, eps; /* Adam, AdamW; eps stands outside the root */
+    double        momentum;          /* SGD; 0: none */
+    double        weight_decay;      /* decoupled in AdamW, added to the gradient elsewhere */
+} ls_optimizer_opts;
+
+/* The list is borrowed and must outlive the optimizer; NULL: out of memory. */
+ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
+                               const ls_optimizer_opts *opts);
+void          ls_optimizer_free(ls_optimizer *opt);
+
+void    ls_optimizer_set_lr(ls_optimizer *opt, double lr);
+int64_t ls_optimizer_steps(const ls_optimizer *opt); /* taken so far */
+
+/* One update from the parameters' gradients, which stay as they are. */
+void ls_optimizer_step(ls_optimizer *opt, double scale);
+
+/*
+ * The state tensors, "exp_avg.<name>", "exp_avg_sq.<name>" or "momentum.<name>", in the order
+ * of the parameters; owned by the optimizer.
+ */
+const ls_named_tensor *ls_optimizer_state(const ls_optimizer *opt, int *n);
+
+/* Bytes of state that these options ask for. */
+int64_t ls_optimizer_state_bytes(const ls_optimizer_opts *opts, int64_t parameter_elements);
+
+#endif
