@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/strbuf.h"
 #include "checkpoint/params_impl.h"
 #include "core/alloc.h"
+#include "core/strbuf.h"
 
 enum { LISTED = 10 };
 
@@ -19,7 +19,7 @@ typedef struct {
     const ls_safetensors  *file;
     const ls_named_tensor *list; /* sorted */
     size_t                 n;
-    ls_strbuf                text;
+    ls_strbuf              text;
     size_t                 differences, missing;
 } matching;
 
@@ -57,7 +57,7 @@ static void add_missing(matching *m, const ls_named_tensor *wanted)
     m->missing++;
     if (begin_difference(m))
         ls_strbuf_format(&m->text, "missing '%s' %s", ls_st_print_name(wanted->name, &name),
-                       ls_shape_print(&wanted->tensor->shape, &shape));
+                         ls_shape_print(&wanted->tensor->shape, &shape));
 }
 
 static void add_unexpected(matching *m, const ls_st_entry *found)
@@ -67,7 +67,7 @@ static void add_unexpected(matching *m, const ls_st_entry *found)
 
     if (begin_difference(m))
         ls_strbuf_format(&m->text, "unexpected '%s' %s", ls_st_print_name(found->name, &name),
-                       ls_st_print_shape(found->dim, found->ndim, &shape));
+                         ls_st_print_shape(found->dim, found->ndim, &shape));
 }
 
 static bool same_shape(const ls_st_entry *e, const ls_shape *shape)
@@ -89,12 +89,12 @@ static void compare(matching *m, const ls_named_tensor *wanted, const ls_st_entr
 
     if (!same_shape(found, &wanted->tensor->shape) && begin_difference(m))
         ls_strbuf_format(&m->text, "'%s' has shape %s, expected %s",
-                       ls_st_print_name(found->name, &name),
-                       ls_st_print_shape(found->dim, found->ndim, &has),
-                       ls_shape_print(&wanted->tensor->shape, &want));
+                         ls_st_print_name(found->name, &name),
+                         ls_st_print_shape(found->dim, found->ndim, &has),
+                         ls_shape_print(&wanted->tensor->shape, &want));
     if (strcmp(found->dtype, dtype) != 0 && begin_difference(m))
         ls_strbuf_format(&m->text, "'%s' is %s, expected %s",
-                       ls_st_print_name(found->name, &name), found->dtype, dtype);
+                         ls_st_print_name(found->name, &name), found->dtype, dtype);
 }
 
 static void walk(matching *m)
@@ -150,7 +150,8 @@ static void add_hint(matching *m)
         if (count_explained(m, prefixes[i], has_prefixed) == m->missing)
             ls_strbuf_format(&m->text, "; the file's names begin with '%s'", prefixes[i]);
         else if (count_explained(m, prefixes[i], has_without) == m->missing)
-            ls_strbuf_format(&m->text, "; the file's names lack the beginning '%s'", prefixes[i]);
+            ls_strbuf_format(&m->text, "; the file's names lack the beginning '%s'",
+                             prefixes[i]);
         else
             continue;
         return;
