@@ -13,9 +13,6 @@ set(LS_SOURCES
   core/rng.c
   core/sha256.c
   core/strbuf.c
-  core/strbuf.c
-  core/strbuf.c
-  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
