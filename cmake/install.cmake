@@ -22,9 +22,7 @@ foreach(layer core autograd nn optim data checkpoint)
       FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "kernels" EXCLUDE PATTERN "ops" EXCLUDE)
   endif()
 endforeach()
-if(EXISTS ${PROJECT_SOURCE_DIR}/lockstep.h)
-  install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
-endif()
+install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 
 # Both find the tree from where they lie, so that it can be moved and staged.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
