@@ -1,9 +1,9 @@
 /*
  * op.h - what an operator is: one const table, and what its rules get to see.
  *
- *     infer     checks the inputs and plans the call: shape, dtype, scratch.  It alone may
- * fail. forward   writes call->out (and call->aux, which backward will want) backward  gets the
- * gradient of the output and writes, or adds, those of the inputs
+ *     infer      checks the inputs and plans the call: shape, dtype, scratch; it alone may fail
+ *     forward    writes call->out, and call->aux, which backward will want
+ *     backward   gets the gradient of the output; writes, or adds, those of the inputs
  *
  * All memory that a call needs is named by infer's plan and provided by the tape, so the other
  * rules cannot fail.  Gradients are row-major arrays of ls_real with the logical shape of

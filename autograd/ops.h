@@ -1,8 +1,11 @@
 /*
  * ops.h - the operators.  One line in LS_OP_LIST, one prototype, one file in ops/.
  *
- * All take and return tensors of ls_real unless said otherwise, and return NULL when they or
- * the tape fail.  "last" is the last dimension; (...) are any leading ones.
+ * All take and return tensors of ls_real unless said otherwise.  Inputs are borrowed; a result
+ * is the tape's until its reset, or until its scope lets go.  An operator that fails returns
+ * NULL and makes the tape fail: ESHAPE for shapes and dtypes, with what was found and wanted;
+ * EINVAL for a NULL, another tape's tensor or a number out of range; ESTATE for a value that
+ * was released; ENOMEM.  "last" is the last dimension; (...) are any leading ones.
  */
 #ifndef LS_AUTOGRAD_OPS_H
 #define LS_AUTOGRAD_OPS_H
@@ -74,7 +77,7 @@ ls_tensor *ls_mean(ls_tape *tape, ls_tensor *x);
  */
 ls_tensor *ls_reshape(ls_tape *tape, ls_tensor *x, ls_shape shape);
 
-/* Dimension i of the result is dimension order[i] of x.  A view; any dtype. */
+/* Dimension i of the result is dimension order[i] of x; ndim of them.  A view; any dtype. */
 ls_tensor *ls_permute(ls_tape *tape, ls_tensor *x, const int *order);
 
 /* Exchanges two dimensions, negative ones counted from the end.  A view. */
@@ -102,7 +105,8 @@ ls_tensor *ls_log_softmax(ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_cross_entropy(ls_tape *tape, ls_tensor *logits, ls_tensor *targets,
                             int32_t ignore);
 
-/* cross_entropy(x W^T, targets) without ever holding all logits: x (...,C), W (V,C). */
+/* cross_entropy(x W^T, targets), a scalar, without ever holding all logits: x (...,C), W (V,C).
+ */
 ls_tensor *ls_head_cross_entropy(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *targets,
                                  int32_t ignore);
 
@@ -113,6 +117,7 @@ ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b,
 /* x / sqrt(mean(x^2) + eps) * w over last.  Zhang and Sennrich 2019, eq. 4. */
 ls_tensor *ls_rmsnorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, double eps);
 
+/* Elementwise, of any shape, to the same shape: max(x, 0). */
 ls_tensor *ls_relu(ls_tape *tape, ls_tensor *x);
 /* x * Phi(x).  Hendrycks and Gimpel 2016, arXiv:1606.08415; the second by its tanh form. */
 ls_tensor *ls_gelu(ls_tape *tape, ls_tensor *x);
@@ -124,8 +129,9 @@ ls_tensor *ls_tanh(ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_swiglu(ls_tape *tape, ls_tensor *gate, ls_tensor *up);
 
 /*
- * Zero with probability p, else x / (1 - p), in training mode; x itself otherwise.  x is
- * (sequences, ...); a draw depends on (seed, step, sequence, site, element in the sequence).
+ * Zero with probability p, 0 <= p < 1, else x / (1 - p), in training mode; x itself otherwise.
+ * x is (sequences, ...); a draw depends on (seed, step, sequence, site, element in the
+ * sequence).
  */
 ls_tensor *ls_dropout(ls_tape *tape, ls_tensor *x, double p);
 
@@ -142,9 +148,9 @@ typedef struct {
 } ls_heads;
 
 /*
- * Causal scaled dot-product attention -> (B,T,n_head * D).  Tiles with running maximum; nothing
- * of size T x T exists.  Vaswani et al. 2017, eq. 1; Dao et al. 2022, arXiv:2205.14135; grouped
- * queries: Ainslie et al. 2023, arXiv:2305.13245.
+ * Causal attention, softmax(q k^T / sqrt(D)) v -> (B,T,n_head * D).  Tiles with running
+ * maximum; nothing of size T x T exists.  Vaswani et al. 2017, eq. 1; Dao et al. 2022,
+ * arXiv:2205.14135; grouped queries: Ainslie et al. 2023, arXiv:2305.13245.
  */
 ls_tensor *ls_attention(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads);
 

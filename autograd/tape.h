@@ -31,16 +31,16 @@ void     ls_tape_free(ls_tape *tape); /* with all its tensors; NULL is allowed *
 /* Drops all its tensors, recorded calls and its failure; gradients of leaves stay. */
 void ls_tape_reset(ls_tape *tape);
 
-/* The failure that made the tape stop, or LS_OK. */
+/* The failure that made the tape stop, or LS_OK; ls_error_message() has its text. */
 ls_status ls_tape_status(const ls_tape *tape);
 
 /* Makes the tape fail as if an operator had; for layers above that find something wrong. */
 ls_tensor *ls_tape_fail(ls_tape *tape, ls_status status);
 
-/* A tensor of the tape with undefined contents, or NULL. */
+/* A tensor of the tape with undefined contents, or NULL (ENOMEM).  Needs no gradient. */
 ls_tensor *ls_tape_tensor(ls_tape *tape, ls_dtype dtype, ls_shape shape);
 
-/* A tensor of the tape that holds a copy of row-major data, or NULL. */
+/* A tensor of the tape that holds a copy of row-major data of that dtype, or NULL (ENOMEM). */
 ls_tensor *ls_tape_input(ls_tape *tape, ls_dtype dtype, ls_shape shape, const void *data);
 
 /* Calls op on in[0..n_in); attr may be NULL.  Used by the operators' own wrappers. */
@@ -68,7 +68,12 @@ typedef struct {
 ls_scope ls_tape_scope_begin(ls_tape *tape);
 void     ls_tape_scope_end(ls_tape *tape, ls_scope scope, ls_tensor *keep);
 
-/* Gradients of the scalar loss: fresh for every leaf, or added to what the leaf has. */
+/*
+ * Gradients of the scalar loss for every leaf with requires_grad, in leaf->grad: fresh, or
+ * added to what the leaf has.  The tape's failure, if it has one; EINVAL for a loss that is
+ * NULL or another tape's, ESHAPE for one that is no scalar, ESTATE for a second backward
+ * through the same calls without retain; ENOMEM.
+ */
 LS_MUST_CHECK ls_status ls_backward(ls_tape *tape, ls_tensor *loss);
 
 typedef struct {

@@ -40,7 +40,10 @@ typedef struct {
     int64_t reserved; /* bytes taken from the system, in use or cached */
 } ls_mem_stats;
 
-const char  *ls_mem_category_name(ls_mem_category category);
+/* "params", "grads", ...; a literal. */
+const char *ls_mem_category_name(ls_mem_category category);
+
+/* Figures of the whole process, in bytes; peaks since the start or the last reset. */
 ls_mem_stats ls_mem_get_stats(void);
 void         ls_mem_reset_peaks(void);
 

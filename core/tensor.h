@@ -10,7 +10,13 @@
  *     address of element (i, j) = data + (offset + i * stride[0] + j * stride[1]) * size
  *
  * Headers are owned by a tape (what operators return) or by a module (parameters); storages
- * are shared by all headers that view them.  Strides count elements.
+ * are shared by all headers that view them.  Strides count elements.  A leaf of your own:
+ *
+ *     ls_tensor t = ls_tensor_header(LS_REAL, LS_SHAPE2(3, 4));
+ *     if (ls_tensor_materialize(&t, LS_MEM_PARAMS) == LS_OK)
+ *         t.requires_grad = true;
+ *     ...
+ *     ls_tensor_drop(&t);         when no tape that used it is left to run
  */
 #ifndef LS_CORE_TENSOR_H
 #define LS_CORE_TENSOR_H
@@ -69,6 +75,7 @@ typedef struct {
     ls_tensor  *tensor;
 } ls_named_tensor;
 
+/* Elements: the product of the dimensions, 1 for a scalar. */
 int64_t ls_shape_numel(const ls_shape *shape);
 bool    ls_shape_equal(const ls_shape *a, const ls_shape *b);
 
@@ -81,7 +88,10 @@ const char *ls_shape_print(const ls_shape *shape, ls_shape_text *buffer);
 /* Row-major strides of a shape. */
 void ls_shape_strides(const ls_shape *shape, int64_t *stride);
 
-/* A storage with one reference, contents undefined, or NULL (ENOMEM). */
+/*
+ * A storage with one reference, contents undefined, or NULL (ENOMEM).  Retain adds a reference
+ * and returns its argument; the last release frees.
+ */
 ls_storage *ls_storage_new(size_t bytes, ls_mem_category category);
 ls_storage *ls_storage_retain(ls_storage *storage);
 void        ls_storage_release(ls_storage *storage); /* NULL is allowed */
@@ -110,9 +120,10 @@ ls_real *ls_tensor_grad(const ls_tensor *t);
 /* Releases the gradient, so that the next backward starts afresh. */
 void ls_tensor_zero_grad(ls_tensor *t);
 
-/* Value of a scalar: in double where the operator that made it sums in double. */
+/* Value of a materialised scalar: in double where the operator that made it sums in double. */
 double ls_item(const ls_tensor *t);
 
+/* Elements of a tensor of that dtype, unchecked, from its first; row-major where contiguous. */
 static inline ls_real *ls_reals(const ls_tensor *t)
 {
     return (ls_real *)ls_tensor_data(t);

@@ -14,9 +14,14 @@
 #include "core/error.h"
 
 typedef struct ls_pool ls_pool;
+
+/* May run on any thread of the pool, at the same time as others; it must not fail. */
 typedef void (*ls_task)(void *context, int64_t index);
 
-/* A pool that works with n threads, the caller's among them; NULL on failure. */
+/*
+ * A pool that works with n threads (at least 1), the caller's among them; NULL: ENOMEM.  Most
+ * programs call ls_compute_start() of compute.h instead.  Free it on the thread that uses it.
+ */
 ls_pool *ls_pool_new(int n);
 void     ls_pool_free(ls_pool *pool); /* NULL is allowed */
 

@@ -115,8 +115,36 @@ static bool add_parts(gpt *g, const ls_gpt_opts *o)
     return g->ln_f && (g->lm_head || o->tie_embeddings);
 }
 
+/* What makes the sizes below fit each other. */
+static ls_status check_opts(const ls_gpt_opts *o)
+{
+    const struct {
+        const char *name;
+        int64_t     value;
+    } sizes[] = {
+        {"vocab_size", o->vocab_size}, {"n_layer", o->n_layer}, {"n_head", o->n_head},
+        {"d_model", o->d_model},       {"d_ff", o->d_ff},       {"context", o->context}};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1)
+            return ls_fail(LS_EINVAL, "gpt: %s is %lld, want at least 1", sizes[i].name,
+                           (long long)sizes[i].value);
+    if (o->d_model % o->n_head)
+        return ls_fail(LS_EINVAL, "gpt: d_model %lld, want a multiple of n_head %lld",
+                       (long long)o->d_model, (long long)o->n_head);
+    if (o->n_kv_head < 0 || (o->n_kv_head && o->n_head % o->n_kv_head))
+        return ls_fail(LS_EINVAL, "gpt: n_kv_head %lld, want a divisor of n_head %lld",
+                       (long long)o->n_kv_head, (long long)o->n_head);
+    if (o->rope && o->d_model / o->n_head % 2)
+        return ls_fail(LS_EINVAL, "gpt: rope with heads of %lld channels, want an even number",
+                       (long long)(o->d_model / o->n_head));
+    return LS_OK;
+}
+
 ls_module *ls_gpt_new(const ls_gpt_opts *opts)
 {
+    if (check_opts(opts))
+        return NULL;
     gpt *g = ls_module_new(&class, sizeof *g, NULL, "");
     if (!g)
         return NULL;

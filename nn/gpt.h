@@ -6,9 +6,13 @@
 
 #include "nn/layers.h"
 
+/* The fields are the keys of docs/config.md under `model`; none has a default but n_kv_head. */
 typedef struct {
-    int64_t      vocab_size, n_layer, n_head, n_kv_head, d_model, d_ff, context;
-    double       dropout;
+    int64_t      vocab_size, n_layer;
+    int64_t      n_head;    /* divides d_model; with rope d_model / n_head is even */
+    int64_t      n_kv_head; /* divides n_head; 0: n_head */
+    int64_t      d_model, d_ff, context;
+    double       dropout; /* 0 <= p < 1 */
     bool         bias, tie_embeddings;
     ls_norm_kind norm;
     double       norm_eps;
@@ -19,7 +23,8 @@ typedef struct {
 } ls_gpt_opts;
 
 /*
- * The model, without values (ls_module_init gives them); NULL: out of memory.
+ * The model, without values (ls_module_init gives them); to be freed with ls_module_free().
+ * NULL: options that do not fit each other (EINVAL), or out of memory.
  *
  *     ls_module_call(gpt, tape, ids)                 (B,T) I32 -> logits (B,T,V)
  *     ls_module_call_with(gpt, tape, ids, targets)   -> scalar, the sum of all tokens' losses

@@ -4,6 +4,10 @@
  * Rule 2 of the law (docs/architecture.md).  As the tape's leaf hook it takes each parameter's
  * gradient the moment it is complete and joins it to the partial sums of that parameter, so a
  * step of M micro-batches holds log2(M) copies of the gradients, plus one parameter.
+ *
+ *     ls_grad_sum_begin(sum, tape);
+ *     for each micro-batch: ls_tape_reset, forward, ls_backward, ls_grad_sum_end_micro(sum);
+ *     ls_grad_sum_finish(sum, tape);
  */
 #ifndef LS_NN_GRAD_SUM_H
 #define LS_NN_GRAD_SUM_H
@@ -12,18 +16,20 @@
 
 typedef struct ls_grad_sum ls_grad_sum;
 
-/* For these parameters; the list is borrowed.  NULL: out of memory. */
+/* For these parameters; the list is borrowed and must outlive it.  NULL: out of memory. */
 ls_grad_sum *ls_grad_sum_new(const ls_named_tensor *parameters, int n);
-void         ls_grad_sum_free(ls_grad_sum *s);
+void         ls_grad_sum_free(ls_grad_sum *s); /* NULL is allowed */
 
 /* Starts a step: forgets partial sums, drops the parameters' gradients, hooks into the tape. */
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape);
 
-/* After the backward of a micro-batch: parameters that it did not use count as +0. */
+/* After the backward of a micro-batch: parameters that it did not use count as +0.  ENOMEM. */
 LS_MUST_CHECK ls_status ls_grad_sum_end_micro(ls_grad_sum *s);
 
-/* After the last: each parameter's gradient is the tree's sum; none where no micro-batch had
- * one. */
+/*
+ * After the last, or after a failure: unhooks.  Each parameter's gradient is the tree's sum of
+ * the micro-batches so far; it has none where no micro-batch had one.
+ */
 void ls_grad_sum_finish(ls_grad_sum *s, ls_tape *tape);
 
 #endif

@@ -2,7 +2,10 @@
  * layers.h - the modules that models are made of.
  *
  * Each constructor registers the module with its parent under a name and returns it, or NULL
- * (out of memory).  Parameters carry the names of docs/config.md's table: weights are (out,in).
+ * (out of memory; what was made stays the parent's).  Options are copied.  Names and shapes of
+ * parameters are those of docs/architecture.md, section 4: weights are (out,in).
+ *
+ * B sequences, T tokens, C = width channels.
  */
 #ifndef LS_NN_LAYERS_H
 #define LS_NN_LAYERS_H
@@ -39,16 +42,16 @@ typedef struct {
 } ls_norm_opts;
 ls_module *ls_norm_new(ls_module *parent, const char *name, const ls_norm_opts *opts);
 
-/* Causal self-attention with its two projections: qkv and proj. */
+/* Causal self-attention with its two projections, qkv and proj: (B,T,C) -> (B,T,C). */
 typedef struct {
-    int64_t  width;
+    int64_t  width; /* a multiple of heads.n_head */
     ls_heads heads;
     bool     rope, bias;
-    ls_init  init, proj_init;
+    ls_init  init, proj_init; /* of the weights; biases start at 0 */
 } ls_attention_opts;
 ls_module *ls_attention_new(ls_module *parent, const char *name, const ls_attention_opts *opts);
 
-/* fc, activation, proj; or, for swiglu, silu(gate) * up, proj. */
+/* fc, activation, proj; or, for swiglu, silu(gate) * up, proj: (...,C) -> (...,C). */
 typedef enum { LS_MLP_GELU, LS_MLP_GELU_TANH, LS_MLP_SWIGLU } ls_mlp_kind;
 typedef struct {
     ls_mlp_kind kind;
@@ -59,7 +62,8 @@ typedef struct {
 ls_module *ls_feedforward_new(ls_module *parent, const char *name,
                               const ls_feedforward_opts *opts);
 
-/* Pre-norm block: x + dropout(attn(ln_1 x)), then x + dropout(mlp(ln_2 x)). */
+/* Pre-norm block, (B,T,C) -> (B,T,C): x + dropout(attn(ln_1 x)), then x + dropout(mlp(ln_2 x)).
+ */
 typedef struct {
     ls_norm_opts        norm;
     ls_attention_opts   attention;

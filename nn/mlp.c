@@ -44,6 +44,12 @@ ls_module *ls_mlp_new(const ls_mlp_opts *o)
         ls_fail(LS_EINVAL, "mlp: %d sizes, want at least 2", o->n_sizes);
         return NULL;
     }
+    for (int i = 0; i < o->n_sizes; i++)
+        if (o->sizes[i] < 1) {
+            ls_fail(LS_EINVAL, "mlp: size %d is %lld, want at least 1", i,
+                    (long long)o->sizes[i]);
+            return NULL;
+        }
     mlp *m = ls_module_new(&class, sizeof *m, NULL, "");
     if (!m)
         return NULL;

@@ -57,13 +57,19 @@ void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent
                     const char *name);
 void  ls_module_free(ls_module *root); /* NULL is allowed */
 
-/* A header without memory, registered as the module's last; NULL: out of memory. */
+/*
+ * A header without memory, registered as the module's last and owned by it; NULL: out of
+ * memory.  name is a literal.  A buffer is state that is never trained.
+ */
 ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape,
                                       ls_init init);
 ls_parameter *ls_module_add_buffer(ls_module *m, const char *name, ls_shape shape,
                                    ls_init init);
 
-/* Runs a module: its hooks, its forward, and a scope that ends with it. */
+/*
+ * Runs a module: its hooks, its forward, and a scope that ends with it.  The result is the
+ * tape's; NULL: the tape has failed.  y is for classes with a second input.
+ */
 ls_tensor *ls_module_call(ls_module *m, ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_module_call_with(ls_module *m, ls_tape *tape, ls_tensor *x, ls_tensor *y);
 void       ls_module_set_hook(ls_module *m, ls_module_hook hook);

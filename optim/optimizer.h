@@ -15,6 +15,7 @@ typedef struct ls_optimizer ls_optimizer;
 
 typedef enum { LS_OPTIM_ADAMW, LS_OPTIM_ADAM, LS_OPTIM_SGD } ls_optim_type;
 
+/* No field has a default: a beta of 0 is 0. */
 typedef struct {
     ls_optim_type type;
     double        lr;

@@ -11,7 +11,7 @@ typedef enum { LS_SCHEDULE_COSINE, LS_SCHEDULE_CONSTANT, LS_SCHEDULE_LINEAR } ls
 typedef struct {
     ls_schedule_type type;
     double           lr, min_lr;
-    int64_t          warmup, steps; /* warmup < steps */
+    int64_t          warmup, steps; /* in optimizer steps; warmup < steps */
 } ls_schedule;
 
 /*

@@ -4,7 +4,7 @@
     check_files.py LOCKSTEP
 
 What Lockstep writes opens in Python's safetensors; what that library writes starts a run and is listed by
-`lockstep inspect`; params_sha256 is what docs/config.md says, computed here anew.  Exit 77 without safetensors.
+`lockstep inspect`; params_sha256 is what docs/architecture.md says, computed here anew.  Exit 77 without safetensors.
 """
 import hashlib
 import json

@@ -1,12 +1,13 @@
 /*
  * test_nn.c - the module tree, initial values, the models.
  *
- *     names     parameters, shapes and counts of each style as docs/config.md promises them
+ *     names     parameters, shapes and counts of each style, as docs/architecture.md has them
  *     init      values are functions of (seed, name, element): a part made alone has the bits
  *               of the whole
  *     calls     hooks, scopes, logits against loss, shorter sequences, recompute, wrong shapes
  *     memory    the n-th allocation fails, for every n, in construction and in a whole step
  */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "lockstep.h"
@@ -616,6 +617,35 @@ static void test_wrong(void)
     }
 }
 
+/* Options that do not fit: a message, and no model. */
+static void test_wrong_options(void)
+{
+    static const struct {
+        size_t      field;
+        int64_t     value;
+        const char *text;
+    } rows[] = {
+        {offsetof(ls_gpt_opts, vocab_size), 0, "gpt: vocab_size is 0, want at least 1"},
+        {offsetof(ls_gpt_opts, n_layer), -1, "gpt: n_layer is -1"},
+        {offsetof(ls_gpt_opts, n_head), 0, "gpt: n_head is 0"},
+        {offsetof(ls_gpt_opts, n_head), 3, "gpt: d_model 8, want a multiple of n_head 3"},
+        {offsetof(ls_gpt_opts, n_head), 8, "gpt: rope with heads of 1 channels"},
+        {offsetof(ls_gpt_opts, n_kv_head), 3, "gpt: n_kv_head 3, want a divisor of n_head 2"},
+        {offsetof(ls_gpt_opts, d_ff), 0, "gpt: d_ff is 0"},
+        {offsetof(ls_gpt_opts, context), 0, "gpt: context is 0"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ls_gpt_opts o = llama_style();
+        memcpy((char *)&o + rows[i].field, &rows[i].value, sizeof rows[i].value);
+        TEST_ROW(rows[i].text);
+        CHECK(!ls_gpt_new(&o));
+        CHECK_FAILS(LS_EINVAL, LS_EINVAL, rows[i].text);
+    }
+    CHECK(!ls_mlp_new(&(ls_mlp_opts){2, (const int64_t[]){5, 0}, LS_MLP_RELU}));
+    CHECK_FAILS(LS_EINVAL, LS_EINVAL, "mlp: size 1 is 0");
+}
+
 /* --- out of memory --------------------------------------------------------------------------
  */
 
@@ -703,6 +733,7 @@ int main(void)
     test_scopes();
     test_mlp_activations();
     test_wrong();
+    test_wrong_options();
     for (int i = 0; i < STYLES; i++)
         test_memory(&styles[i]);
     return test_summary("nn");
