@@ -557,6 +557,100 @@ static void test_mlp_activations(void)
     CHECK_FAILS(LS_EINVAL, LS_EINVAL, "1 sizes, want at least 2");
 }
 
+/* --- layers by hand --------------------------------------------------------------------------
+ */
+
+static ls_tensor *parameter(ls_module *m, const char *path)
+{
+    for (ls_parameter *p = m->parameters; p; p = p->next)
+        if (!strcmp(p->path, path))
+            return &p->tensor;
+    for (ls_module *c = m->children; c; c = c->next) {
+        ls_tensor *found = parameter(c, path);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* The result of a module equals that of the operators it should be made of. */
+static void compare_layer(ls_module *root, ls_module *layer,
+                          ls_tensor *(*by_hand)(ls_tape *, ls_module *, ls_tensor *))
+{
+    ls_tape *tape = ls_tape_new();
+
+    CHECK_OK(ls_module_init(root, 5));
+    ls_tensor *x = ls_tape_tensor(tape, LS_REAL, LS_SHAPE3(B, T, C));
+    ls_init_fill(&(ls_init){LS_INIT_NORMAL, 1}, 1, "x", 0, B * T * C, ls_reals(x));
+    ls_tensor *want = by_hand(tape, root, x);
+    ls_tensor *got  = ls_module_call(layer, tape, x);
+    if (CHECK_OK(ls_tape_status(tape)))
+        CHECK_BITS(ls_reals(want), ls_reals(got), ls_tensor_bytes(got));
+    ls_tape_free(tape);
+    ls_module_free(root);
+}
+
+static ls_tensor *linear_of(ls_tape *tape, ls_module *root, const char *weight, ls_tensor *x)
+{
+    return ls_linear(tape, x, parameter(root, weight), NULL);
+}
+
+static const ls_heads grouped = {.n_head = 2, .n_kv_head = 1, .rope_base = 100};
+
+static ls_tensor *attention_by_hand(ls_tape *tape, ls_module *root, ls_tensor *x)
+{
+    x = ls_attention(tape, linear_of(tape, root, "l.qkv.weight", x), &grouped);
+    return linear_of(tape, root, "l.proj.weight", x);
+}
+
+static ls_tensor *rotated_by_hand(ls_tape *tape, ls_module *root, ls_tensor *x)
+{
+    x = ls_rope(tape, linear_of(tape, root, "l.qkv.weight", x), &grouped);
+    return linear_of(tape, root, "l.proj.weight", ls_attention(tape, x, &grouped));
+}
+
+static ls_tensor *gelu_by_hand(ls_tape *tape, ls_module *root, ls_tensor *x)
+{
+    x = ls_gelu(tape, linear_of(tape, root, "l.fc.weight", x));
+    return linear_of(tape, root, "l.proj.weight", x);
+}
+
+static ls_tensor *gelu_tanh_by_hand(ls_tape *tape, ls_module *root, ls_tensor *x)
+{
+    x = ls_gelu_tanh(tape, linear_of(tape, root, "l.fc.weight", x));
+    return linear_of(tape, root, "l.proj.weight", x);
+}
+
+static ls_tensor *swiglu_by_hand(ls_tape *tape, ls_module *root, ls_tensor *x)
+{
+    ls_tensor *gate = linear_of(tape, root, "l.gate.weight", x);
+    x               = ls_swiglu(tape, gate, linear_of(tape, root, "l.up.weight", x));
+    return linear_of(tape, root, "l.proj.weight", x);
+}
+
+static void test_layers(void)
+{
+    static ls_tensor *(*const mlp[])(ls_tape *, ls_module *,
+                                     ls_tensor *) = {[LS_MLP_GELU]      = gelu_by_hand,
+                                                     [LS_MLP_GELU_TANH] = gelu_tanh_by_hand,
+                                                     [LS_MLP_SWIGLU]    = swiglu_by_hand};
+    ls_init init                                  = {LS_INIT_NORMAL, 0.5};
+
+    for (int rope = 0; rope < 2; rope++) {
+        ls_module        *root = ls_module_new(&plain_class, sizeof *root, NULL, "");
+        ls_attention_opts o    = {C, grouped, rope, false, init, init};
+        TEST_ROW(rope ? "attention, rope" : "attention");
+        compare_layer(root, ls_attention_new(root, "l", &o),
+                      rope ? rotated_by_hand : attention_by_hand);
+    }
+    for (ls_mlp_kind kind = LS_MLP_GELU; kind <= LS_MLP_SWIGLU; kind++) {
+        ls_module          *root = ls_module_new(&plain_class, sizeof *root, NULL, "");
+        ls_feedforward_opts o    = {kind, C, 12, false, init, init};
+        TEST_ROW(((const char *[]){"gelu", "gelu_tanh", "swiglu"})[kind]);
+        compare_layer(root, ls_feedforward_new(root, "l", &o), mlp[kind]);
+    }
+}
+
 /* --- wrong calls ----------------------------------------------------------------------------
  */
 
@@ -732,6 +826,7 @@ int main(void)
     test_hooks();
     test_scopes();
     test_mlp_activations();
+    test_layers();
     test_wrong();
     test_wrong_options();
     for (int i = 0; i < STYLES; i++)
