@@ -174,7 +174,9 @@ static ls_status deliver(ls_node *n)
         if (!n->scratch)
             return LS_ENOMEM;
     }
+    double start = ls__profile_now(n->tape);
     n->op->backward(n, n->out->grad->data, din);
+    ls__profile_backward(n->tape, n->op, start);
     ls_mem_free(n->scratch, n->backward_scratch_bytes, LS_MEM_ACTIVATIONS);
     n->scratch = NULL;
     return LS_OK;

@@ -283,7 +283,9 @@ static ls_status run_forward(ls_node *call, const ls_plan *plan)
         if (!call->scratch)
             return LS_ENOMEM;
     }
+    double start = ls__profile_now(call->tape);
     call->op->forward(call);
+    ls__profile_forward(call->tape, call->op, start);
     ls_mem_free(call->scratch, plan->forward_scratch_bytes, LS_MEM_ACTIVATIONS);
     call->scratch = NULL;
     return LS_OK;

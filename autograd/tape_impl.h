@@ -10,6 +10,7 @@
 #ifndef LS_AUTOGRAD_TAPE_IMPL_H
 #define LS_AUTOGRAD_TAPE_IMPL_H
 
+#include "autograd/profile.h"
 #include "autograd/tape.h"
 
 typedef struct ls__cell {
@@ -40,6 +41,7 @@ struct ls_tape {
     ls__leaf    *leaves;
     ls_leaf_hook on_leaf;
     void        *on_leaf_context;
+    ls_profile  *profile; /* NULL: no one asks */
 };
 
 /* Zeroed memory that lives until the tape is reset; NULL makes the tape fail. */
@@ -69,5 +71,10 @@ ls_status ls__grad_open(ls_tensor *t, ls_grad *out);
 
 /* t's gradient becomes, or grows by, the given one (shared where that is possible). */
 ls_status ls__grad_pass(ls_tensor *t, ls_storage *grad);
+
+/* profile.c: seconds now (0 without a profile), and what went by since, to an operator's row. */
+double ls__profile_now(const ls_tape *tape);
+void   ls__profile_forward(const ls_tape *tape, const ls_op *op, double since);
+void   ls__profile_backward(const ls_tape *tape, const ls_op *op, double since);
 
 #endif

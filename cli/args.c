@@ -89,7 +89,7 @@ ls_status ls_args_parse(const ls_arg_table *table, int argc, char **argv)
         else
             status = take_operand(&c, word);
     }
-    if (!status && table->operand_to && !*table->operand_to)
+    if (!status && table->operand_to && !*table->operand_to && !table->optional)
         return ls_fail(LS_ECONFIG, "%s: %s is missing; see lockstep %s --help", table->command,
                        table->operand, table->command);
     return status;

@@ -28,8 +28,8 @@ typedef struct {
 /* Seconds on a clock that never jumps. */
 double ls_now(void);
 
-/* Flops a second of a 512^3 sgemm on the pool in use: the best of a few, about 20 ms in all. */
-double ls_measure_sgemm(void);
+/* Flops a second of a side^3 sgemm on the pool in use: the best of some rounds; 0: no memory. */
+double ls_measure_sgemm(int side, int rounds);
 
 /* A step is done; logged says that its line belongs to the log. */
 void ls_progress_step(ls_progress *p, const ls_metrics_line *line, bool logged);

@@ -135,7 +135,7 @@ static void start_progress(run *r)
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
     };
     if (!r->progress.silent)
-        r->progress.peak_flops = ls_measure_sgemm();
+        r->progress.peak_flops = ls_measure_sgemm(512, 5);
     r->progress.started = r->logged_at = ls_now();
 }
 

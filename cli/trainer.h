@@ -7,6 +7,7 @@
 #ifndef LS_CLI_TRAINER_H
 #define LS_CLI_TRAINER_H
 
+#include "autograd/profile.h"
 #include "cli/config.h"
 #include "core/sha256.h"
 #include "data/dataset.h"
@@ -48,6 +49,9 @@ LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *p
 /* params_sha256 and state_sha256 of the present state. */
 LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params[LS_SHA256_HEX],
                                           char state[LS_SHA256_HEX]);
+
+/* Adds the operators' times to profile from here on; NULL: no longer. */
+void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
 
 int64_t ls_trainer_vocab_size(const ls_trainer *trainer);
 int64_t ls_trainer_parameter_count(const ls_trainer *trainer);
