@@ -74,10 +74,8 @@ static ls_status replay(ls_node *call)
 
     tape->last       = NULL;
     ls_status status = replay_inside(tape, call, call->attr.p);
-    for (ls_node *n = tape->last; n; n = n->prev) {
-        ls_storage_release(n->aux);
-        n->aux = NULL;
-    }
+    for (ls_node *n = tape->last; n; n = n->prev)
+        ls__call_release(n);
     ls_tape_scope_end(tape, scope, NULL);
     tape->last = outer;
     return status;

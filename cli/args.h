@@ -16,7 +16,7 @@ typedef struct {
 } ls_arg_list;
 
 typedef struct {
-    const char *name;  /* "--set" */
+    const char *name;   /* "--set" */
     char        letter; /* of a short form, 0: none */
     ls_arg_kind kind;
     void       *to; /* bool *, const char **, ls_arg_list * */
@@ -29,7 +29,7 @@ typedef struct {
     const char   *operand; /* what the one position is called, "CONFIG" */
     const char  **operand_to;
     bool          optional; /* the position may be left out */
-    bool         *help; /* --help and -h; nothing is required then */
+    bool         *help;     /* --help and -h; nothing is required then */
 } ls_arg_table;
 
 /* ECONFIG, naming the command and the argument, for anything the table does not know. */

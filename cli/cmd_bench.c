@@ -143,11 +143,12 @@ static void print_json(const ls_config *cfg, const train_result *r)
 {
     char cpu[128];
 
-    printf("{\"median_ms\":%.3f,\"tokens_per_s\":%.1f,\"peak_rss_mb\":%.1f,\"floor_ms\":%.3f,"
-           "\"ratio_to_floor\":%.3f,\"comm_exposed_ms\":0,\"sgemm_gflops\":%.1f,\"threads\":%lld,"
-           "\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
-           r->median_ms, r->tokens_per_s, r->rss_mb, r->floor_ms, r->median_ms / r->floor_ms,
-           r->rate * 1e-9, (long long)cfg->run.threads, r->steps, ls_blas_describe());
+    printf(
+        "{\"median_ms\":%.3f,\"tokens_per_s\":%.1f,\"peak_rss_mb\":%.1f,\"floor_ms\":%.3f,"
+        "\"ratio_to_floor\":%.3f,\"comm_exposed_ms\":0,\"sgemm_gflops\":%.1f,\"threads\":%lld,"
+        "\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
+        r->median_ms, r->tokens_per_s, r->rss_mb, r->floor_ms, r->median_ms / r->floor_ms,
+        r->rate * 1e-9, (long long)cfg->run.threads, r->steps, ls_blas_describe());
     ls_json_print_string(stdout, cpu_name(cpu, sizeof cpu));
     printf(",\"kernels_ms\":{");
     for (int i = 0; i < r->profile.n; i++)
@@ -168,15 +169,16 @@ static void print_table(const ls_config *cfg, const train_result *r)
            r->tokens_per_s);
     printf("floor    %9.2f ms (sgemm 1024^3: %.1f GF/s)   step / floor %.3f\n", r->floor_ms,
            r->rate * 1e-9, r->median_ms / r->floor_ms);
-    printf("memory   %9.1f MiB resident at most\n\n%-22s %10s %10s %7s\n", r->rss_mb, "operator",
-           "forward ms", "backward", "share");
+    printf("memory   %9.1f MiB resident at most\n\n%-22s %10s %10s %7s\n", r->rss_mb,
+           "operator", "forward ms", "backward", "share");
     for (int i = 0; i < r->profile.n; i++) {
         const ls_op_time *o = &r->profile.op[i];
         double            f = 1e3 * o->forward_s / r->steps, b = 1e3 * o->backward_s / r->steps;
         printf("%-22s %10.2f %10.2f %6.1f%%\n", o->name, f, b, 100 * (f + b) / r->median_ms);
         rest -= f + b;
     }
-    printf("%-22s %21.2f %6.1f%%\n", "the rest (optimizer ...)", rest, 100 * rest / r->median_ms);
+    printf("%-22s %21.2f %6.1f%%\n", "the rest (optimizer ...)", rest,
+           100 * rest / r->median_ms);
 }
 
 static ls_status bench_train(const arguments *a, const ls_config *cfg)
@@ -211,19 +213,31 @@ typedef struct {
 
 /* Forward (NT), input gradient (NN) and weight gradient (TN) of two model widths. */
 static const product products[] = {
-    {1024, 1024, 1024, false, false},  {2048, 1536, 384, false, true}, {2048, 384, 1536, false, true},
-    {2048, 1152, 384, false, true},    {2048, 384, 384, false, true},  {2048, 384, 1536, false, false},
-    {1536, 384, 2048, true, false},    {384, 384, 2048, true, false},  {1024, 3072, 768, false, true},
-    {3072, 768, 1024, true, false},    {512, 768, 768, false, true},   {256, 1536, 384, false, true},
-    {512, 384, 384, false, true},      {768, 512, 128, false, true},   {512, 128, 768, true, false},
-    {768, 128, 128, false, true},      {128, 128, 768, true, false}};
+    {1024, 1024, 1024, false, false}, {2048, 1536, 384, false, true},
+    {2048, 384, 1536, false, true},   {2048, 1152, 384, false, true},
+    {2048, 384, 384, false, true},    {2048, 384, 1536, false, false},
+    {1536, 384, 2048, true, false},   {384, 384, 2048, true, false},
+    {1024, 3072, 768, false, true},   {3072, 768, 1024, true, false},
+    {512, 768, 768, false, true},     {256, 1536, 384, false, true},
+    {512, 384, 384, false, true},     {768, 512, 128, false, true},
+    {512, 128, 768, true, false},     {768, 128, 128, false, true},
+    {128, 128, 768, true, false}};
 enum { N_PRODUCTS = sizeof products / sizeof *products, ROUNDS = 15 };
 
 static double time_product(const product *p, ls_real *x)
 {
-    ls_gemm_args g = {.transpose_a = p->ta, .transpose_b = p->tb, .m = p->m, .n = p->n, .k = p->k,
-                      .alpha = 1, .a = x, .lda = p->ta ? p->m : p->k, .b = x + p->m * p->k,
-                      .ldb = p->tb ? p->k : p->n, .c = x + p->m * p->k + p->k * p->n, .ldc = p->n};
+    ls_gemm_args g = {.transpose_a = p->ta,
+                      .transpose_b = p->tb,
+                      .m           = p->m,
+                      .n           = p->n,
+                      .k           = p->k,
+                      .alpha       = 1,
+                      .a           = x,
+                      .lda         = p->ta ? p->m : p->k,
+                      .b           = x + p->m * p->k,
+                      .ldb         = p->tb ? p->k : p->n,
+                      .c           = x + p->m * p->k + p->k * p->n,
+                      .ldc         = p->n};
     double       s[ROUNDS];
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -245,13 +259,15 @@ static ls_status bench_products(const arguments *a)
     for (size_t i = 0; i < bytes / sizeof *x; i++)
         x[i] = (ls_real)0.5;
     for (int i = 0; i < N_PRODUCTS; i++) {
-        const product *p    = &products[i];
-        double         rate = 2.0 * (double)p->m * (double)p->n * (double)p->k / time_product(p, x);
-        printf(a->json ? "{\"m\":%lld,\"n\":%lld,\"k\":%lld,\"transposes\":\"%c%c\",\"gflops\":%.1f,"
-                         "\"share_of_1024\":%.3f}\n"
-                       : "%6lld x %5lld x %5lld %c%c  %8.1f GF/s  %.2f of 1024^3\n",
-               (long long)p->m, (long long)p->n, (long long)p->k, p->ta ? 'T' : 'N',
-               p->tb ? 'T' : 'N', rate * 1e-9, rate / best);
+        const product *p = &products[i];
+        double rate = 2.0 * (double)p->m * (double)p->n * (double)p->k / time_product(p, x);
+        printf(
+            a->json
+                ? "{\"m\":%lld,\"n\":%lld,\"k\":%lld,\"transposes\":\"%c%c\",\"gflops\":%.1f,"
+                  "\"share_of_1024\":%.3f}\n"
+                : "%6lld x %5lld x %5lld %c%c  %8.1f GF/s  %.2f of 1024^3\n",
+            (long long)p->m, (long long)p->n, (long long)p->k, p->ta ? 'T' : 'N',
+            p->tb ? 'T' : 'N', rate * 1e-9, rate / best);
     }
     ls_mem_free(x, bytes, LS_MEM_OTHER);
     return LS_OK;
@@ -265,7 +281,8 @@ static ls_status bench_gemm(const arguments *a)
     for (int i = 0; i < a->sets.n; i++)
         if (sscanf(a->sets.item[i], "run.threads=%ld", (long *)&cfg.run.threads) != 1 ||
             cfg.run.threads < 1 || cfg.run.threads > 1024)
-            return ls_fail(LS_ECONFIG, "bench gemm: --set %s, want run.threads=N", a->sets.item[i]);
+            return ls_fail(LS_ECONFIG, "bench gemm: --set %s, want run.threads=N",
+                           a->sets.item[i]);
     ls_status status = ls_start_compute(&cfg);
     if (!status && !a->json)
         printf("%s, %lld threads\n", ls_blas_describe(), (long long)cfg.run.threads);
@@ -293,7 +310,8 @@ static ls_status run(const arguments *a, const char *what)
 {
     if (!what || !strcmp(what, "collectives"))
         return what ? ls_fail(LS_EUNSUPPORTED, "bench collectives is not in this version")
-                    : ls_fail(LS_ECONFIG, "bench: train or gemm is missing; see lockstep bench --help");
+                    : ls_fail(LS_ECONFIG,
+                              "bench: train or gemm is missing; see lockstep bench --help");
     if (!strcmp(what, "train"))
         return run_train(a);
     if (!strcmp(what, "gemm"))

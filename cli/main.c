@@ -38,7 +38,8 @@ static void usage(FILE *out)
     for (int i = 0; i < N_COMMANDS; i++)
         if (commands[i].run)
             fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n", out);
+    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n",
+          out);
 }
 
 static int dispatch(const char *name, int argc, char **argv)

@@ -24,8 +24,14 @@ double ls_measure_sgemm(int side, int rounds)
     size_t       elements = (size_t)side * (size_t)side, bytes = 3 * elements * sizeof(ls_real);
     ls_real     *x    = ls_mem_alloc(bytes, LS_MEM_OTHER);
     double       best = 0;
-    ls_gemm_args g    = {.m = side, .n = side, .k = side, .alpha = 1, .a = x, .lda = side,
-                         .ldb = side, .ldc = side};
+    ls_gemm_args g    = {.m     = side,
+                         .n     = side,
+                         .k     = side,
+                         .alpha = 1,
+                         .a     = x,
+                         .lda   = side,
+                         .ldb   = side,
+                         .ldc   = side};
 
     if (!x)
         return 0;
@@ -84,7 +90,8 @@ static void compose(const ls_progress *p, const ls_metrics_line *l, char *out, s
 
     if (share > 0)
         snprintf(peak.text, sizeof peak.text, ", %.0f %% of sgemm", share);
-    snprintf(out, bytes, "step %lld/%lld  loss %.4f  lr %.3g  norm %.3g  %s tok/s%s  mem %.0f MB  left %s",
+    snprintf(out, bytes,
+             "step %lld/%lld  loss %.4f  lr %.3g  norm %.3g  %s tok/s%s  mem %.0f MB  left %s",
              (long long)l->step.step, (long long)p->last, l->step.loss, l->step.lr,
              l->step.grad_norm, print_rate(l->tokens_per_s, &rate), peak.text,
              (double)l->mem.total_peak / 1e6,

@@ -81,7 +81,8 @@ const ls_op ls_op_layernorm = {.name     = "layernorm",
                                .infer    = infer,
                                .forward  = forward,
                                .backward = backward,
-                               .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+                               .saves    = LS_SAVE_INPUTS,
+                               .rebuilds = true};
 
 ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, double eps)
 {

@@ -56,7 +56,8 @@ const ls_op ls_op_rmsnorm = {.name     = "rmsnorm",
                              .infer    = infer,
                              .forward  = forward,
                              .backward = backward,
-                             .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+                             .saves    = LS_SAVE_IN0 | LS_SAVE_IN1,
+                             .rebuilds = true};
 
 ls_tensor *ls_rmsnorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, double eps)
 {

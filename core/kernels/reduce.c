@@ -74,7 +74,8 @@ size_t ls_k_columns_scratch(int64_t rows, int64_t n)
     return (size_t)(ls_block_count(rows, column_grain(rows)) * n) * sizeof(double);
 }
 
-LS_INLINE void add_row(double *sum, const ls_real *a, const ls_real *b, double factor, int64_t n)
+LS_INLINE void add_row(double *sum, const ls_real *a, const ls_real *b, double factor,
+                       int64_t n)
 {
     if (b)
         for (int64_t j = 0; j < n; j++)
