@@ -103,6 +103,12 @@ struct ls_op {
     ls_status (*replay)(ls_node *call); /* in backward's place, may fail: boundary, recompute */
 };
 
+/* What forward keeps for backward; NULL where infer's plan asked for no bytes. */
+static inline void *ls_aux(const ls_node *call)
+{
+    return call->aux ? call->aux->data : NULL;
+}
+
 /* Writes or adds one value. */
 static inline void ls_grad_put(const ls_grad *g, int64_t i, ls_real value)
 {

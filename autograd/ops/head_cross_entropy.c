@@ -34,7 +34,13 @@ static sizes sizes_of(const ls_node *call)
     int64_t rows   = chunks ? ls_block_count(n, chunks) : 1;
 
     rows = rows > CHUNK_ROWS ? rows : CHUNK_ROWS;
-    return (sizes){n, call->in[W]->shape.dim[1], v, rows < n ? rows : n};
+    return (sizes){n, call->in[W]->shape.dim[1], v, n > 0 && n < rows ? n : rows};
+}
+
+/* Without rows there is one chunk without rows, which writes gradients of zero. */
+static int64_t chunks_of(const sizes *s)
+{
+    return s->n ? ls_block_count(s->n, s->rows) : 1;
 }
 
 /* Rows of x and the targets' number must agree. */
@@ -135,7 +141,7 @@ static void forward(ls_node *call)
     sizes  s     = sizes_of(call);
     double total = 0;
 
-    for (int64_t i = 0; i < ls_block_count(s.n, s.rows); i++)
+    for (int64_t i = 0; i < chunks_of(&s); i++)
         total = run_chunk(call, &s, ls_block_at(s.n, s.rows, i), total);
     ls__set_wide(call->out, total);
 }

@@ -43,7 +43,7 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 
 static ls_layernorm_args args_of(const ls_node *call)
 {
-    ls_real *aux = call->aux->data;
+    ls_real *aux = ls_aux(call);
 
     return (ls_layernorm_args){.n    = rows_of(call),
                                .c    = columns_of(call),

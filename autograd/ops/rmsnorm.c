@@ -30,7 +30,7 @@ static ls_rmsnorm_args arguments_of(const ls_node *call)
 {
     return (ls_rmsnorm_args){.x    = ls_reals(call->in[0]),
                              .w    = ls_reals(call->in[1]),
-                             .rstd = call->aux->data,
+                             .rstd = ls_aux(call),
                              .rows = ls__rows(call->in[0]),
                              .n    = ls__last(call->in[0])};
 }
