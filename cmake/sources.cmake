@@ -19,7 +19,6 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
-  core/kernels/columns.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
