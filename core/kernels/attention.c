@@ -99,8 +99,8 @@ static void drop_weights(const head_view *v, const tile *t, ls_real *p)
 }
 
 /* Scores become exp(s - m) with the new running maximum; o and l shrink by exp(m_old - m). */
-LS_CLONES static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m, ls_real *l,
-                       ls_real *o, int64_t d)
+LS_CLONES static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m,
+                                 ls_real *l, ls_real *o, int64_t d)
 {
     ls_real here = ls_lanes_max(s, n), largest = here > *m ? here : *m;
     double  sum;
