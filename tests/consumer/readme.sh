@@ -13,7 +13,8 @@ fail() {
     exit 1
 }
 
-# The README's only block of C.
+# The README's only block of C; the expressions are sed's.
+# shellcheck disable=SC2016
 sed -n '/^```c$/,/^```$/p' "$top/README.md" | sed '/^```/d' >"$work/program.c"
 [ -s "$work/program.c" ] || fail "README.md has no block of C"
 diff "$top/examples/mlp_spiral.c" "$work/program.c" || fail "README.md and examples/mlp_spiral.c differ"
