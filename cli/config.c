@@ -421,7 +421,8 @@ static void check_presence(loader *l)
 {
     const config_source *type    = &l->sources[ls__config_find("model.type")];
     bool                 no_type = !type->node || type->node->kind != LS_JSON_STRING ||
-                   (strcmp(type->node->text, "gpt") && strcmp(type->node->text, "mlp"));
+                   ls__config_choice(&ls__config_keys[ls__config_find("model.type")],
+                                     type->node->text) < 0;
 
     for (int i = 0; i < ls__config_n_keys; i++) {
         const config_key    *key     = &ls__config_keys[i];

@@ -141,6 +141,10 @@ static void check_data(const ls_config *cfg, const config_source *sources,
 
     if (cfg->data.val.count && cfg->data.val_fraction > 0)
         ls__config_problem(problems, at, "data.val and data.val_fraction exclude each other");
+    at = blame(sources, "eval.every", "data.val");
+    if (cfg->eval.every && !cfg->data.val.count && cfg->data.val_fraction <= 0)
+        ls__config_problem(problems, at, "eval.every %lld needs data.val or data.val_fraction",
+                           (long long)cfg->eval.every);
     at = blame(sources, "data.format", "model.type");
     if (table != mlp)
         ls__config_problem(problems, at,
@@ -201,7 +205,9 @@ static size_t plain_name(char plain[LONGEST_NAME + 1], const char *name)
     size_t n = 0;
 
     for (; *name && n < LONGEST_NAME; name++) {
-        char c = *name >= 'A' && *name <= 'Z' ? (char)(*name - 'A' + 'a') : *name;
+        char c = *name;
+        if (c >= 'A' && c <= 'Z')
+            c = (char)(c | 0x20);
         if (c != '_' && c != '-' && c != ' ')
             plain[n++] = c;
     }

@@ -20,7 +20,7 @@
 
 const config_section ls__config_sections[] = {
     {"run", "The run as a whole."},
-    {"model", "What is trained. `n_layer` to `recompute` belong to `gpt`, `sizes` and "
+    {"model", "What is trained. `vocab_size` to `recompute` belong to `gpt`, `sizes` and "
               "`activation` to `mlp`; a config has only the keys of its type."},
     {"data", "What it is trained on."},
     {"batch", "Sequences per step and how they are cut into micro-batches."},

@@ -22,7 +22,7 @@ int ls_report(ls_status status)
         return 0;
     fputs("lockstep: error: ", stderr);
     for (const char *p = *message ? message : ls_status_text(status); *p; p++)
-        fputc(*p == '\n' ? ' ' : *p, stderr);
+        fputs(*p == '\n' ? "; " : (char[2]){*p}, stderr);
     fputc('\n', stderr);
     return ls_exit_status(status);
 }

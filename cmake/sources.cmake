@@ -13,7 +13,6 @@ set(LS_SOURCES
   core/rng.c
   core/sha256.c
   core/strbuf.c
-  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
@@ -109,6 +108,7 @@ set(LS_CLI_SOURCES
   cli/compare.c
   cli/compute.c
   cli/config.c
+  cli/config_docs.c
   cli/config_print.c
   cli/config_rules.c
   cli/config_table.c

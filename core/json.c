@@ -57,14 +57,14 @@ static ls_status check_duplicates(const ls_json_doc *doc, const char *name,
                                   const ls_json *object)
 {
     ls_status       status = LS_OK;
-    const ls_json **sorted = ls_calloc(object->count + 1, sizeof *sorted);
+    const ls_json **sorted = ls_calloc(object->count + 1, sizeof(const ls_json *));
     size_t          n      = 0;
 
     if (!sorted)
         return LS_ENOMEM;
     for (const ls_json *m = object->child; m; m = m->next)
         sorted[n++] = m;
-    qsort(sorted, n, sizeof *sorted, compare_keys);
+    qsort(sorted, n, sizeof(const ls_json *), compare_keys);
     for (size_t i = 1; i < n && status == LS_OK; i++) {
         char quoted[128];
         ls_json_escape(quoted, sizeof quoted, sorted[i]->key);
@@ -173,7 +173,7 @@ const ls_json *ls_json_find(const ls_json *object, const char *path)
         size_t         n = strcspn(path, ".");
         const ls_json *m = object->kind == LS_JSON_OBJECT ? object->child : NULL;
 
-        while (m && (strncmp(m->key, path, n) || m->key[n]))
+        while (m && (strncmp(m->key, path, n) != 0 || m->key[n]))
             m = m->next;
         if (!m || !path[n])
             return m;

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/kernels/clones.h"
 #include "core/thread.h"
 
 enum { ROWS_AT_LEAST = 32, BLOCKS_AT_MOST = 32 };
@@ -42,7 +43,7 @@ typedef struct {
     int64_t        rows, n;
 } job;
 
-static void sum_block(void *context, int64_t index)
+LS_CLONES static void sum_block(void *context, int64_t index)
 {
     const job *j   = context;
     ls_block   b   = ls_block_at(j->rows, ls_k_column_grain(j->rows), index);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernels/clones.h"
 #include "core/kernels/columns.h"
 #include "core/kernels/lanes.h"
 #include "core/thread.h"
@@ -20,7 +21,7 @@ typedef struct {
     const ls_layernorm_grads *g;
 } job;
 
-static void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
+LS_INLINE void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
 {
     const ls_real *x = a->x + r * a->c;
     double         sum, square;
@@ -41,7 +42,7 @@ static void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
             y[i] = (x[i] - m) * s * a->w[i];
 }
 
-static void forward_rows(void *context, int64_t index)
+LS_CLONES static void forward_rows(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->a->n, ROWS, index);
@@ -57,7 +58,7 @@ void ls_k_layernorm(const ls_layernorm_args *a, ls_real *y)
 }
 
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)),  g = dy w,  xhat = (x - mean) rstd */
-static void dx_row(const job *j, int64_t r)
+LS_INLINE void dx_row(const job *j, int64_t r)
 {
     const ls_layernorm_args *a = j->a;
     const ls_real           *x = a->x + r * a->c, *dy = j->dy + r * a->c, *w = a->w;
@@ -76,7 +77,7 @@ static void dx_row(const job *j, int64_t r)
             dx[i] = s * (dy[i] * w[i] - mean_g - (x[i] - m) * s * mean_gx);
 }
 
-static void dx_rows(void *context, int64_t index)
+LS_CLONES static void dx_rows(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->a->n, ROWS, index);
@@ -92,7 +93,7 @@ void ls_k_layernorm_dx(const ls_layernorm_args *a, const ls_real *dy, ls_real *d
 }
 
 /* A block's partial sums: one row of dw, one of db. */
-static void dw_block(void *context, int64_t index)
+LS_CLONES static void dw_block(void *context, int64_t index)
 {
     const job               *j  = context;
     const ls_layernorm_args *a  = j->a;
