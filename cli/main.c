@@ -18,12 +18,12 @@ static const command commands[] = {
     {"eval", ls_cmd_eval, "loss of a checkpoint over a text"},
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
+    {"bench", ls_cmd_bench, "measure training steps and matrix products"},
     {"run", NULL, NULL},
     {"generate", NULL, NULL},
     {"export", NULL, NULL},
     {"import", NULL, NULL},
     {"plan", NULL, NULL},
-    {"bench", NULL, NULL},
     {"repair", NULL, NULL},
     {"report", NULL, NULL},
     {"tokenize", NULL, NULL},
@@ -38,7 +38,8 @@ static void usage(FILE *out)
     for (int i = 0; i < N_COMMANDS; i++)
         if (commands[i].run)
             fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n", out);
+    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n",
+          out);
 }
 
 static int dispatch(const char *name, int argc, char **argv)

@@ -30,7 +30,7 @@ typedef struct {
     double           val_loss;
     double           logged_at; /* when the last line was logged */
     int64_t          logged;    /* its step */
-    ls_status        lost;      /* a log that could not be written: the run's status at its end */
+    ls_status        lost; /* a log that could not be written: the run's status at its end */
 } run;
 
 /* Set by SIGINT and SIGTERM; the second one ends the process as if nobody caught it. */
@@ -45,14 +45,15 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-    struct sigaction stops = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction stops   = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     struct sigaction ignored = {.sa_handler = SIG_IGN};
 
     sigemptyset(&stops.sa_mask);
     sigemptyset(&ignored.sa_mask);
     sigaction(SIGINT, &stops, NULL);
     sigaction(SIGTERM, &stops, NULL);
-    sigaction(SIGXFSZ, &ignored, NULL); /* a file size limit is an error of write, not a death */
+    sigaction(SIGXFSZ, &ignored,
+              NULL); /* a file size limit is an error of write, not a death */
 }
 
 /* A warning for each file that was lost since the last look; the run goes on. */
@@ -76,7 +77,7 @@ static ls_status open_log(run *r, bool aside)
     char            *path  = ls_run_dir_path(cfg->run.dir, "log.txt");
 
     (void)aside;
-    r->log = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
+    r->log           = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
     ls_status status = path && r->log ? ls_log_open(r->log, path) : LS_ENOMEM;
     free(path);
     return status;
@@ -114,12 +115,12 @@ static void say_hello(run *r)
                 cfg->run.threads == 1 ? "" : "s");
     ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
                 (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(r->log,
-                "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-                "%lld; %lld steps",
-                (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-                (long long)cfg->model.context, (long long)cfg->batch.micro,
-                (long long)cfg->run.steps);
+    ls_log_info(
+        r->log,
+        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
+        "%lld; %lld steps",
+        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
+        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
 }
 
 static void start_progress(run *r)
@@ -135,7 +136,7 @@ static void start_progress(run *r)
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
     };
     if (!r->progress.silent)
-        r->progress.peak_flops = ls_measure_sgemm();
+        r->progress.peak_flops = ls_measure_sgemm(512, 5);
     r->progress.started = r->logged_at = ls_now();
 }
 
@@ -154,7 +155,7 @@ static ls_metrics_line line_of(const run *r, double now)
 
 static void report_step(run *r)
 {
-    bool            logged = r->last.step % r->cfg->log.every == 0 || r->last.step == 1 ||
+    bool logged = r->last.step % r->cfg->log.every == 0 || r->last.step == 1 ||
                   r->last.step == r->cfg->run.steps;
     double          now  = ls_now();
     ls_metrics_line line = line_of(r, now);
@@ -170,7 +171,7 @@ static void report_step(run *r)
 
 static ls_status validate(run *r)
 {
-    double    start  = ls_now();
+    double    start = ls_now();
     ls_status status =
         ls_trainer_validate(r->trainer, r->cfg->eval.batches, &stop, &r->val_loss);
 
@@ -180,7 +181,8 @@ static ls_status validate(run *r)
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
     ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step, r->val_loss);
+    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                r->val_loss);
     return LS_OK;
 }
 
@@ -212,16 +214,16 @@ static ls_status take_steps(run *r)
 /* The last step's line, parameters and summary, also after a signal. */
 static ls_status finish(run *r)
 {
-    const ls_config *cfg  = r->cfg;
-    char            *path = ls_run_dir_path(cfg->run.dir, "params.safetensors");
-    ls_summary       s    = {.steps          = r->last.step,
-                             .final_loss     = r->last.loss,
-                             .has_validation = r->validated > 0,
-                             .val_loss       = r->val_loss,
-                             .world_size     = 1,
-                             .strategy       = "single",
-                             .seconds        = ls_now() - r->progress.started,
-                             .tokens         = r->tokens};
+    const ls_config *cfg    = r->cfg;
+    char            *path   = ls_run_dir_path(cfg->run.dir, "params.safetensors");
+    ls_summary       s      = {.steps          = r->last.step,
+                               .final_loss     = r->last.loss,
+                               .has_validation = r->validated > 0,
+                               .val_loss       = r->val_loss,
+                               .world_size     = 1,
+                               .strategy       = "single",
+                               .seconds        = ls_now() - r->progress.started,
+                               .tokens         = r->tokens};
     ls_status        status = path ? ls_trainer_save(r->trainer, path) : LS_ENOMEM;
 
     if (!status)
@@ -229,35 +231,38 @@ static ls_status finish(run *r)
     if (!status)
         status = ls_summary_write(cfg->run.dir, &s);
     if (!status)
-        ls_log_info(r->log, "%s after step %lld in %.1f s: loss %.6f; parameters in %s, sha256 %.16s",
-                    stop ? "stopped" : "done", (long long)s.steps, s.seconds, s.final_loss, path,
-                    s.params_sha256);
+        ls_log_info(r->log,
+                    "%s after step %lld in %.1f s: loss %.6f; parameters in %s, sha256 %.16s",
+                    stop ? "stopped" : "done", (long long)s.steps, s.seconds, s.final_loss,
+                    path, s.params_sha256);
     free(path);
     return status;
 }
 
 static ls_status check_plan(const ls_config *cfg, const ls_trainer *trainer)
 {
-    ls_memory_plan plan = ls_memory_plan_of(cfg, ls_trainer_vocab_size(trainer),
-                                            ls_trainer_parameter_count(trainer));
-    int64_t limit = cfg->run.memory_mb << 20;
+    ls_memory_plan plan  = ls_memory_plan_of(cfg, ls_trainer_vocab_size(trainer),
+                                             ls_trainer_parameter_count(trainer));
+    int64_t        limit = cfg->run.memory_mb << 20;
 
     if (!limit || plan.total <= limit)
         return LS_OK;
-    return ls_fail(LS_ECONFIG,
-                   "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
-                   "gradients %lld, optimizer %lld, activations %lld)",
-                   (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-                   (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-                   (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
+    return ls_fail(
+        LS_ECONFIG,
+        "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
+        "gradients %lld, optimizer %lld, activations %lld)",
+        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
+        (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
+        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
 }
 
 static ls_status check_supported(const ls_config *cfg)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
-        return ls_fail(LS_EUNSUPPORTED, "model.type \"mlp\": training one from a config (data.format "
-                                        "\"csv\" or \"idx\") is not in this version; the library has it, "
-                                        "see examples/mlp_spiral.c");
+        return ls_fail(LS_EUNSUPPORTED,
+                       "model.type \"mlp\": training one from a config (data.format "
+                       "\"csv\" or \"idx\") is not in this version; the library has it, "
+                       "see examples/mlp_spiral.c");
     return LS_OK;
 }
 
@@ -321,7 +326,8 @@ ls_status ls_train_dry_run(const ls_config *cfg)
         int64_t        n = ls_module_parameter_count(model);
         ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
         printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%lld}}\n",
+               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
+               "lld}}\n",
                json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
                (long long)p.optim, (long long)p.activations, (long long)p.total);
     } else {

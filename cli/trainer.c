@@ -33,8 +33,8 @@ static ls_status load_data(ls_trainer *t)
 
     if (status)
         return status;
-    return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context, ls_order_of(t->cfg),
-                           (uint64_t)t->cfg->run.seed);
+    return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context,
+                           ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
 
 static ls_status make_model(ls_trainer *t)
@@ -92,9 +92,9 @@ void ls_trainer_free(ls_trainer *t)
 /* Forward of micro-batch m of the step after `done` ones: the sum of its tokens' losses. */
 static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
 {
-    const ls_config *cfg   = t->cfg;
-    int64_t          first = m * cfg->batch.micro;
-    ls_random random = {(uint64_t)cfg->run.seed, (uint32_t)(done + 1), (uint32_t)first};
+    const ls_config *cfg    = t->cfg;
+    int64_t          first  = m * cfg->batch.micro;
+    ls_random        random = {(uint64_t)cfg->run.seed, (uint32_t)(done + 1), (uint32_t)first};
 
     ls_tape_reset(t->tape);
     ls_tape_set_random(t->tape, &random);
@@ -155,10 +155,12 @@ static ls_status look_at_leaf(void *context, ls_tensor *leaf)
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
     for (int i = 0; i < t->n; i++)
-        if (!all_finite(ls_reals(t->parameters[i].tensor), ls_tensor_numel(t->parameters[i].tensor)))
-            return ls_fail(LS_ENOTFINITE,
-                           "step %lld: parameter %s is not finite; the update of step %lld made it so",
-                           (long long)step, t->parameters[i].name, (long long)step - 1);
+        if (!all_finite(ls_reals(t->parameters[i].tensor),
+                        ls_tensor_numel(t->parameters[i].tensor)))
+            return ls_fail(
+                LS_ENOTFINITE,
+                "step %lld: parameter %s is not finite; the update of step %lld made it so",
+                (long long)step, t->parameters[i].name, (long long)step - 1);
     return LS_OK;
 }
 
@@ -172,12 +174,13 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
     ls_tape_on_leaf(t->tape, NULL, NULL);
     if (status || (isfinite(ls_item(l)) && !s.name))
         return status;
-    return ls_fail(LS_ENOTFINITE,
-                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the parameters are those "
-                   "before this step",
-                   (long long)done + 1, (long long)m, ls_item(l),
-                   s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
-                   s.name ? s.name : "");
+    return ls_fail(
+        LS_ENOTFINITE,
+        "step %lld, micro-batch %lld: the loss is %g, %s%s; the parameters are those "
+        "before this step",
+        (long long)done + 1, (long long)m, ls_item(l),
+        s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
+        s.name ? s.name : "");
 }
 
 /* The step is a pure function, so it is computed once more, with a look at everything. */
@@ -190,14 +193,15 @@ static ls_status blame(ls_trainer *t, int64_t done)
         status = blame_micro(t, done, m);
     if (status)
         return status;
-    return ls_fail(LS_ENOTFINITE,
-                   "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
-                   (long long)done + 1);
+    return ls_fail(
+        LS_ENOTFINITE,
+        "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
+        (long long)done + 1);
 }
 
 ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
 {
-    int64_t      done = ls_optimizer_steps(t->optimizer);
+    int64_t      done  = ls_optimizer_steps(t->optimizer);
     double       count = (double)(t->cfg->batch.global * t->cfg->model.context);
     ls_exact_sum loss, squares;
 
@@ -216,7 +220,8 @@ ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
     if (!isfinite(r->loss) || !isfinite(r->grad_norm))
         return blame(t, done);
     ls_optimizer_set_lr(t->optimizer, r->lr);
-    ls_optimizer_step(t->optimizer, ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    ls_optimizer_step(t->optimizer,
+                      ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
     return LS_OK;
 }
 
@@ -225,7 +230,8 @@ bool ls_trainer_has_validation(const ls_trainer *t)
     return t->data.val.count > 0;
 }
 
-ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop, double *loss)
+ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop,
+                              double *loss)
 {
     ls_evaluation e = {.model   = t->model,
                        .tape    = t->tape,
@@ -240,13 +246,13 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int
 
 ls_status ls_trainer_save(const ls_trainer *t, const char *path)
 {
-    char     *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
-    char     *step   = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
+    char *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
+    char *step       = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
     ls_status status = LS_ENOMEM;
 
     if (config && tokenizer && step) {
         ls_st_metadata pairs[] = {{"config", config}, {"tokenizer", tokenizer}, {"step", step}};
-        status = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
+        status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
     }
     free(step);
     free(tokenizer);
@@ -254,7 +260,8 @@ ls_status ls_trainer_save(const ls_trainer *t, const char *path)
     return status;
 }
 
-ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX], char state[LS_SHA256_HEX])
+ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
+                            char state[LS_SHA256_HEX])
 {
     int                    n;
     const ls_named_tensor *moments = ls_optimizer_state(t->optimizer, &n);
@@ -265,6 +272,11 @@ ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX], cha
     return ls_state_sha256(&(ls_training_state){t->parameters, (size_t)t->n, moments, (size_t)n,
                                                 ls_optimizer_steps(t->optimizer)},
                            state);
+}
+
+void ls_trainer_set_profile(ls_trainer *t, ls_profile *profile)
+{
+    ls_tape_set_profile(t->tape, profile);
 }
 
 int64_t ls_trainer_vocab_size(const ls_trainer *t)

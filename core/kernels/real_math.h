@@ -78,7 +78,8 @@ LS_INLINE float ls_exp(float x)
     p = p * r + 1.66665207e-1f;
     p = p * r + 4.99999935e-1f;
     p = 1.0f + (r + r * r * p);
-    return p * ls__float((uint32_t)(half + 127) << 23) * ls__float((uint32_t)(n - half + 127) << 23);
+    return p * ls__float((uint32_t)(half + 127) << 23) *
+           ls__float((uint32_t)(n - half + 127) << 23);
 }
 
 /* |x| < 5/8: x + x^3 P(x^2); else 1 - 2 / (e^(2|x|) + 1) with x's sign. */

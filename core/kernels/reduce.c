@@ -74,14 +74,20 @@ size_t ls_k_columns_scratch(int64_t rows, int64_t n)
     return (size_t)(ls_block_count(rows, column_grain(rows)) * n) * sizeof(double);
 }
 
-LS_INLINE void add_row(double *sum, const ls_real *a, const ls_real *b, double factor, int64_t n)
+LS_INLINE void add_row(double *sum, const ls_columns *c, int64_t r)
 {
+    const ls_real *a = c->a + r * c->n, *b = c->b ? c->b + r * c->n : NULL;
+    double         factor = c->factor ? c->factor[r] : 1, shift = c->shift ? c->shift[r] : 0;
+
     if (b)
-        for (int64_t j = 0; j < n; j++)
-            sum[j] += (double)a[j] * (double)b[j] * factor;
-    else
-        for (int64_t j = 0; j < n; j++)
+        for (int64_t j = 0; j < c->n; j++)
+            sum[j] += (double)a[j] * ((double)b[j] - shift) * factor;
+    else if (c->factor)
+        for (int64_t j = 0; j < c->n; j++)
             sum[j] += (double)a[j] * factor;
+    else
+        for (int64_t j = 0; j < c->n; j++)
+            sum[j] += (double)a[j];
 }
 
 LS_CLONES static void rows_task(void *context, int64_t index)
@@ -93,8 +99,7 @@ LS_CLONES static void rows_task(void *context, int64_t index)
     for (int64_t j = 0; j < c->n; j++)
         sum[j] = 0;
     for (int64_t r = range.first; r < range.end; r++)
-        add_row(sum, c->a + r * c->n, c->b ? c->b + r * c->n : NULL,
-                c->factor ? c->factor[r] : 1, c->n);
+        add_row(sum, c, r);
 }
 
 LS_CLONES static void strip_task(void *context, int64_t index)

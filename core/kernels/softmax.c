@@ -62,8 +62,8 @@ LS_CLONES static void softmax_row(ls_real *out, const ls_real *x, const ls_real 
         out[i] *= factor;
 }
 
-LS_CLONES static void log_softmax_row(ls_real *out, const ls_real *x, const ls_real *y, int64_t n,
-                            bool add)
+LS_CLONES static void log_softmax_row(ls_real *out, const ls_real *x, const ls_real *y,
+                                      int64_t n, bool add)
 {
     double lse = log_sum_exp(x, n);
 
@@ -73,8 +73,8 @@ LS_CLONES static void log_softmax_row(ls_real *out, const ls_real *x, const ls_r
 }
 
 /* y (dy - dy . y) */
-LS_CLONES static void softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y, int64_t n,
-                                 bool add)
+LS_CLONES static void softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y,
+                                           int64_t n, bool add)
 {
     ls_real dot = (ls_real)ls_k_row_dot(dy, y, n);
 
@@ -86,7 +86,7 @@ LS_CLONES static void softmax_backward_row(ls_real *dx, const ls_real *dy, const
 
 /* dy - exp(y) sum(dy) */
 LS_CLONES static void log_softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y,
-                                     int64_t n, bool add)
+                                               int64_t n, bool add)
 {
     ls_real sum = (ls_real)ls_k_row_sum(dy, n);
 
@@ -154,7 +154,7 @@ LS_INLINE ls_real probability(ls_real logit, double lse)
 
 /* The target's element is worked out first, as d may be x. */
 LS_INLINE void score_row(const scored_job *j, ls_real *d, const ls_real *x, double lse,
-                      int32_t target)
+                         int32_t target)
 {
     ls_real at = j->scale * (probability(x[target], lse) - 1);
     if (j->add)
