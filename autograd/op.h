@@ -96,10 +96,10 @@ struct ls_op {
     void (*forward)(ls_node *call);
     void (*backward)(const ls_node *call, const ls_real *dout, ls_grad *din);
     unsigned saves;
-    bool     strided; /* takes inputs of any strides; else the tape makes them contiguous */
-    bool     random;  /* takes a site */
+    bool     strided;  /* takes inputs of any strides; else the tape makes them contiguous */
+    bool     random;   /* takes a site */
     bool     rebuilds; /* cheap: backward forms its output again rather than saving it */
-    unsigned passes;  /* inputs (bits) whose gradient is dout itself, same number of elements */
+    unsigned passes; /* inputs (bits) whose gradient is dout itself, same number of elements */
     ls_status (*replay)(ls_node *call); /* in backward's place, may fail: boundary, recompute */
 };
 

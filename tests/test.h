@@ -51,8 +51,8 @@ static inline bool test_close(double got, double want, double bound, const char 
 }
 
 /* Bits on purpose: -0 is not 0 here, and a NaN is itself. */
-static inline bool test_bits(const void *a, const void *b, size_t bytes, const char *file, int line,
-                             const char *what)
+static inline bool test_bits(const void *a, const void *b, size_t bytes, const char *file,
+                             int line, const char *what)
 {
     return test_note(!memcmp(a, b, bytes), file, line, what);
 }

@@ -65,8 +65,8 @@ static void worst_is_within_bound(const row *r)
 
 static void edges_are_libm_s(const row *r)
 {
-    static const float edge[] = {0.0f, -0.0f, 1e-40f, -1e-40f, INFINITY, -INFINITY, 88.72283f,
-                                 88.72284f, -87.4f, -103.9f, -104.1f};
+    static const float edge[] = {0.0f,      -0.0f,     1e-40f, -1e-40f, INFINITY, -INFINITY,
+                                 88.72283f, 88.72284f, -87.4f, -103.9f, -104.1f};
 
     for (size_t i = 0; i < sizeof edge / sizeof *edge; i++)
         CHECK(ulps(r->got(edge[i]), r->want((double)edge[i])) <= r->ulps);
