@@ -1,9 +1,12 @@
 /*
- * thread.c - the pool: one generation of tasks at a time.
+ * thread.c - the pool: one job of tasks at a time.
  *
- * The caller publishes a job under the lock and takes part in it; workers wake, take indices
- * from an atomic counter and report when the counter has run out.  A worker spins for a few
- * microseconds before it sleeps, since the kernels of one step follow each other closely.
+ * The caller publishes a job and takes part in it; workers that wake in time enter it, take
+ * indices from an atomic counter and leave when it has run out.  The caller closes the job
+ * and waits for those inside alone: a worker that the system has not let run yet finds it
+ * closed and holds up no one.  A worker spins for some microseconds before it sleeps, since
+ * the kernels of one step follow each other closely; with more threads than cores nobody
+ * spins, as that would take the core from the one who is waited for.
  */
 #define _GNU_SOURCE
 #include "core/thread.h"
@@ -17,7 +20,7 @@
 
 #include "core/alloc.h"
 
-enum { SPINS = 4000 };
+enum { SPINS = 1500 }; /* of a pause: some 30 microseconds */
 
 struct ls_pool {
     int             threads; /* the caller's included */
@@ -25,14 +28,16 @@ struct ls_pool {
     int             started;
     pthread_mutex_t lock;
     pthread_cond_t  wake, done;
-    atomic_uint     generation;
+    int             spins;
+    atomic_uint     generation; /* of the newest job */
     bool            stop;
-    /* the job */
+    /* the job; but for next, changed under the lock only */
+    bool            open;
+    atomic_int      inside; /* workers that have entered and not left */
     ls_task         task;
     void           *context;
     int64_t         n;
     _Atomic int64_t next;
-    atomic_int      busy; /* workers that have not finished this generation */
 };
 
 static _Thread_local ls_pool *current;
@@ -53,33 +58,41 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Waits until the generation differs from seen; false when the pool ends. */
-static bool wait_for_job(ls_pool *p, unsigned seen)
+/* Waits for a job newer than seen and enters it, if it is still open; false: the pool ends. */
+static bool enter_next(ls_pool *p, unsigned *seen, bool *entered)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load(&p->generation) != seen)
-            break;
+    for (int i = 0; i < p->spins && atomic_load(&p->generation) == *seen; i++)
         pause_briefly();
-    }
     pthread_mutex_lock(&p->lock);
-    while (!p->stop && atomic_load(&p->generation) == seen)
+    while (!p->stop && atomic_load(&p->generation) == *seen)
         pthread_cond_wait(&p->wake, &p->lock);
-    bool go = !p->stop;
+    bool go  = !p->stop;
+    *seen    = atomic_load(&p->generation);
+    *entered = go && p->open;
+    if (*entered)
+        atomic_fetch_add(&p->inside, 1);
     pthread_mutex_unlock(&p->lock);
     return go;
+}
+
+static void leave(ls_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    if (atomic_fetch_sub(&p->inside, 1) == 1)
+        pthread_cond_signal(&p->done);
+    pthread_mutex_unlock(&p->lock);
 }
 
 static void *work(void *arg)
 {
     ls_pool *p = arg;
+    bool     entered;
 
-    for (unsigned seen = 0; wait_for_job(p, seen); seen++) {
+    for (unsigned seen = 0; enter_next(p, &seen, &entered);) {
+        if (!entered)
+            continue;
         run_tasks(p);
-        if (atomic_fetch_sub(&p->busy, 1) == 1) {
-            pthread_mutex_lock(&p->lock);
-            pthread_cond_signal(&p->done);
-            pthread_mutex_unlock(&p->lock);
-        }
+        leave(p);
     }
     return NULL;
 }
@@ -90,6 +103,7 @@ ls_pool *ls_pool_new(int n)
     if (!p)
         return NULL;
     p->threads = n > 1 ? n : 1;
+    p->spins   = p->threads <= ls_cpu_count() ? SPINS : 0;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     pthread_cond_init(&p->done, NULL);
@@ -139,19 +153,22 @@ static void publish(ls_pool *p, int64_t n, ls_task task, void *context)
     p->task    = task;
     p->context = context;
     p->n       = n;
+    p->open    = true;
     atomic_store(&p->next, 0);
-    atomic_store(&p->busy, p->threads - 1);
     atomic_fetch_add(&p->generation, 1);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
 }
 
-static void wait_until_done(ls_pool *p)
+static void close_and_wait(ls_pool *p)
 {
-    for (int i = 0; i < SPINS && atomic_load(&p->busy); i++)
+    pthread_mutex_lock(&p->lock);
+    p->open = false;
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 0; i < p->spins && atomic_load(&p->inside); i++)
         pause_briefly();
     pthread_mutex_lock(&p->lock);
-    while (atomic_load(&p->busy))
+    while (atomic_load(&p->inside))
         pthread_cond_wait(&p->done, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
@@ -167,7 +184,7 @@ void ls_parallel(int64_t n, ls_task task, void *context)
     }
     publish(p, n, task, context);
     run_tasks(p);
-    wait_until_done(p);
+    close_and_wait(p);
 }
 
 /* cgroup v2 "quota period" (or "max period") in cores, rounded up; 0 where there is no limit.
