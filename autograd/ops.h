@@ -110,6 +110,9 @@ ls_tensor *ls_cross_entropy(ls_tape *tape, ls_tensor *logits, ls_tensor *targets
 ls_tensor *ls_head_cross_entropy(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *targets,
                                  int32_t ignore);
 
+/* Rows of logits that it holds at once, of so many tokens and classes; for memory plans. */
+int64_t ls_head_chunk_rows(int64_t tokens, int64_t classes);
+
 /* (x - mean) / sqrt(var + eps) * w + b over last: w (C), b (C) or NULL.  Ba et al. 2016, eq. 4.
  */
 ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, double eps);

@@ -94,7 +94,7 @@ typedef struct {
 /* Steps, with a measurement of sgemm before each so that both see the same machine. */
 static ls_status time_steps(ls_trainer *t, train_result *r, double *ms, double *rates)
 {
-    ls_step_result step;
+    ls_step_result step = {0};
 
     for (int i = -WARM_UP; i < r->steps; i++) {
         if (i == 0)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/ops.h"
 #include "checkpoint/params.h"
 #include "nn/gpt.h"
 #include "nn/mlp.h"
@@ -132,43 +133,51 @@ double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
            6 * (double)o.n_layer * tokens * (double)o.context * (double)o.d_model;
 }
 
-/* Levels of the gradients' tree that hold a partial sum at once, the newest leaf aside. */
+/* Partial sums that wait, at most, while a leaf arrives: one for each bit of its number. */
 static int64_t tree_copies(int64_t micros)
 {
-    int64_t levels = 0;
+    int most = 1;
 
-    while (micros > 1) {
-        micros = (micros + 1) / 2;
-        levels++;
+    for (int64_t m = 0; m < micros; m++) {
+        int bits = __builtin_popcountll((unsigned long long)m);
+        most     = bits > most ? bits : most;
     }
-    return levels ? levels : 1;
+    return most;
 }
 
-/* Elements a token that one block keeps for its backward. */
+/*
+ * Elements a token that one block keeps for its backward: the inputs of the two norms, q, k, v
+ * and attention's result with its statistics, the input of the activation.  Results of norms
+ * and activations are formed again.
+ */
 static int64_t block_elements(const ls_config *cfg)
 {
     int64_t c = cfg->model.d_model, f = cfg->model.d_ff;
     int64_t qkv    = c / cfg->model.n_head * (cfg->model.n_head + 2 * cfg->model.n_kv_head);
-    int64_t hidden = cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 3 * f : 2 * f;
+    int64_t hidden = cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 2 * f : f;
 
-    /* inputs and outputs of the two norms, attention's input and output, mlp */
-    return 4 * c + qkv + c + hidden + cfg->model.n_head + 4;
+    return 3 * c + qkv + hidden + cfg->model.n_head + 8;
+}
+
+/* Of the head: a chunk of logits, its input, and the gradient that it forms at once. */
+static int64_t head_elements(const ls_config *cfg, int64_t vocab_size)
+{
+    int64_t tokens = cfg->batch.micro * cfg->model.context;
+    int64_t logits = ls_head_chunk_rows(tokens, vocab_size) * vocab_size;
+
+    return logits + tokens * 2 * cfg->model.d_model;
 }
 
 static int64_t activation_bytes(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
-    int64_t block = block_elements(cfg);
-    int64_t kept =
-        cfg->model.recompute ? cfg->model.n_layer * c + block : cfg->model.n_layer * block;
-    int64_t passing =
-        2 * cfg->model.d_ff + 2 * c; /* gradients on their way through one block */
-    int64_t logits = (1 << 20) > 64 * vocab_size ? 1 << 20 : 64 * vocab_size;
+    int64_t block = block_elements(cfg), layers = cfg->model.n_layer;
+    int64_t kept    = cfg->model.recompute ? layers * c + block : layers * block;
+    int64_t hidden  = (cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 4 : 3) * cfg->model.d_ff;
+    int64_t passing = tokens * (hidden + 2 * c); /* gradients on their way through a block */
+    int64_t head    = head_elements(cfg, vocab_size);
 
-    if (logits > tokens * vocab_size)
-        logits = tokens * vocab_size;
-    int64_t head = logits + tokens * 2 * c, deep = tokens * passing;
-    return (tokens * (kept + 2 * c) + (head > deep ? head : deep)) * (int64_t)sizeof(ls_real);
+    return (tokens * (kept + c) + (head > passing ? head : passing)) * (int64_t)sizeof(ls_real);
 }
 
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters)

@@ -310,7 +310,6 @@ ls_status ls_train(const ls_config *cfg, int *signal)
 ls_status ls_train_dry_run(const ls_config *cfg)
 {
     ls_status status = check_supported(cfg);
-    int64_t   vocab  = ls_model_vocab_size(cfg);
 
     if (status)
         return status;
@@ -319,7 +318,7 @@ ls_status ls_train_dry_run(const ls_config *cfg)
     status = ls_dataset_load(&opts, &data);
     if (status)
         return ls_blame_config(status);
-    vocab            = data.vocab_size;
+    int64_t    vocab = data.vocab_size;
     ls_module *model = ls_model_new(cfg, vocab);
     char      *json  = ls_config_json(cfg);
     if (model && json) {

@@ -27,14 +27,20 @@ typedef struct {
 } sizes;
 
 /* Chunks of equal size, as far as that goes. */
+int64_t ls_head_chunk_rows(int64_t tokens, int64_t classes)
+{
+    int64_t chunks = ls_block_count(tokens * classes, CHUNK_ELEMENTS);
+    int64_t rows   = chunks ? ls_block_count(tokens, chunks) : 1;
+
+    rows = rows > CHUNK_ROWS ? rows : CHUNK_ROWS;
+    return tokens > 0 && tokens < rows ? tokens : rows;
+}
+
 static sizes sizes_of(const ls_node *call)
 {
     int64_t v = call->in[W]->shape.dim[0], n = ls_tensor_numel(call->in[TARGETS]);
-    int64_t chunks = ls_block_count(n * v, CHUNK_ELEMENTS);
-    int64_t rows   = chunks ? ls_block_count(n, chunks) : 1;
 
-    rows = rows > CHUNK_ROWS ? rows : CHUNK_ROWS;
-    return (sizes){n, call->in[W]->shape.dim[1], v, n > 0 && n < rows ? n : rows};
+    return (sizes){n, call->in[W]->shape.dim[1], v, ls_head_chunk_rows(n, v)};
 }
 
 /* Without rows there is one chunk without rows, which writes gradients of zero. */
