@@ -47,7 +47,10 @@ static ls_status make_model(ls_trainer *t)
     t->parameters = ls_module_list(t->model, false, &t->n);
     if (!t->parameters)
         return LS_ENOMEM;
-    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    ls_status status = ls_memory_plan_check(t->cfg, t->data.vocab_size,
+                                            ls_module_parameter_count(t->model));
+    if (!status)
+        status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -173,9 +176,8 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
     if (status || (isfinite(ls_item(l)) && !s.name))
         return status;
     return ls_fail(LS_ENOTFINITE,
-                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the parameters are those "
-                   "before this step",
-                   (long long)done + 1, (long long)m, ls_item(l),
+                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the step was not taken",
+                   (long long)done + 1, (long long)m, fabs(ls_item(l)),
                    s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
                    s.name ? s.name : "");
 }
