@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static void usage(FILE *out)
     for (int i = 0; i < N_COMMANDS; i++)
         if (commands[i].run)
             fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n", out);
+    fputs("\nlockstep COMMAND --help tells more; lockstep --version prints the version.\n",
+          out);
 }
 
 static int dispatch(const char *name, int argc, char **argv)
@@ -52,7 +54,9 @@ static int dispatch(const char *name, int argc, char **argv)
             continue;
         if (commands[i].run)
             return commands[i].run(argc, argv);
-        return ls_report(ls_fail(LS_EUNSUPPORTED, "the command '%s' is not in this version; see lockstep --help", name));
+        return ls_report(ls_fail(LS_EUNSUPPORTED,
+                                 "the command '%s' is not in this version; see lockstep --help",
+                                 name));
     }
     return ls_report(ls_fail(LS_ECONFIG, "unknown command '%s'; see lockstep --help", name));
 }
@@ -111,5 +115,6 @@ static int finish_output(int code)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, not a death */
     return finish_output(run(argc, argv));
 }

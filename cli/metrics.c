@@ -40,7 +40,8 @@ ls_status ls_metrics_open(const char *dir, ls_metrics **metrics)
     m->path = ls_run_dir_path(dir, "metrics.jsonl");
     m->file = m->path ? fopen(m->path, "ae") : NULL;
     if (!m->file) {
-        ls_status status = m->path ? ls_fail(LS_EIO, "%s: %s", m->path, strerror(errno)) : LS_ENOMEM;
+        ls_status status =
+            m->path ? ls_fail(LS_EIO, "%s: %s", m->path, strerror(errno)) : LS_ENOMEM;
         ls_metrics_close(m);
         return status;
     }
@@ -90,7 +91,8 @@ void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
             "\"comm\":%lld,\"peak\":%lld,\"rss\":%lld}}\n",
             (long long)l->mem.peak[LS_MEM_PARAMS], (long long)l->mem.peak[LS_MEM_GRADS],
             (long long)l->mem.peak[LS_MEM_OPTIM], (long long)l->mem.peak[LS_MEM_ACTIVATIONS],
-            (long long)l->mem.peak[LS_MEM_COMM], (long long)l->mem.total_peak, (long long)l->rss);
+            (long long)l->mem.peak[LS_MEM_COMM], (long long)l->mem.total_peak,
+            (long long)l->rss);
     end_line(m);
 }
 
@@ -114,14 +116,15 @@ ls_status ls_metrics_check(ls_metrics *m)
 
 ls_status ls_summary_write(const char *dir, const ls_summary *s)
 {
-    number    loss, val, seconds;
-    char     *text = ls_sprintf("{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s,\"world_size\":%lld,"
-                                    "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
-                                    "\"seconds\":%s,\"tokens\":%lld}\n",
-                                (long long)s->steps, s->steps ? print(s->final_loss, &loss) : "null",
-                                s->has_validation ? print(s->val_loss, &val) : "null",
-                                (long long)s->world_size, s->strategy, s->state_sha256,
-                                s->params_sha256, print(s->seconds, &seconds), (long long)s->tokens);
+    number loss, val, seconds;
+    char  *text =
+        ls_sprintf("{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s,\"world_size\":%lld,"
+                   "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
+                   "\"seconds\":%s,\"tokens\":%lld}\n",
+                   (long long)s->steps, s->steps ? print(s->final_loss, &loss) : "null",
+                   s->has_validation ? print(s->val_loss, &val) : "null",
+                   (long long)s->world_size, s->strategy, s->state_sha256, s->params_sha256,
+                   print(s->seconds, &seconds), (long long)s->tokens);
     ls_status status = text ? ls_run_dir_write(dir, "summary.json", text) : LS_ENOMEM;
 
     free(text);

@@ -55,8 +55,8 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
     return ls_gpt_new(&opts);
 }
 
-ls_status ls_model_fill(const ls_config *cfg, ls_module *model, const ls_named_tensor *parameters,
-                        int n)
+ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
+                        const ls_named_tensor *parameters, int n)
 {
     ls_status status = ls_module_init(model, (uint64_t)cfg->run.seed);
 
@@ -108,13 +108,13 @@ static ls_paths paths_of(const ls_cfg_paths *p)
 
 ls_dataset_opts ls_dataset_opts_of(const ls_config *cfg)
 {
-    return (ls_dataset_opts){
-        .train        = paths_of(&cfg->data.train),
-        .val          = paths_of(&cfg->data.val),
-        .val_fraction = cfg->data.val_fraction,
-        .kind = strcmp(cfg->data.tokenizer, "char") ? LS_TOKENIZER_BYTE : LS_TOKENIZER_CHAR,
-        .vocab_size = (int32_t)cfg->model.vocab_size,
-        .context    = cfg->model.context};
+    return (ls_dataset_opts){.train        = paths_of(&cfg->data.train),
+                             .val          = paths_of(&cfg->data.val),
+                             .val_fraction = cfg->data.val_fraction,
+                             .kind = strcmp(cfg->data.tokenizer, "char") ? LS_TOKENIZER_BYTE
+                                                                         : LS_TOKENIZER_CHAR,
+                             .vocab_size = (int32_t)cfg->model.vocab_size,
+                             .context    = cfg->model.context};
 }
 
 ls_order ls_order_of(const ls_config *cfg)
@@ -158,11 +158,12 @@ static int64_t block_elements(const ls_config *cfg)
 static int64_t activation_bytes(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
-    int64_t block  = block_elements(cfg);
-    int64_t kept   = cfg->model.recompute ? cfg->model.n_layer * c + block
-                                          : cfg->model.n_layer * block;
-    int64_t passing = 2 * cfg->model.d_ff + 2 * c; /* gradients on their way through one block */
-    int64_t logits  = (1 << 20) > 64 * vocab_size ? 1 << 20 : 64 * vocab_size;
+    int64_t block = block_elements(cfg);
+    int64_t kept =
+        cfg->model.recompute ? cfg->model.n_layer * c + block : cfg->model.n_layer * block;
+    int64_t passing =
+        2 * cfg->model.d_ff + 2 * c; /* gradients on their way through one block */
+    int64_t logits = (1 << 20) > 64 * vocab_size ? 1 << 20 : 64 * vocab_size;
 
     if (logits > tokens * vocab_size)
         logits = tokens * vocab_size;
@@ -190,10 +191,11 @@ ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size, int64_t
 
     if (!limit || plan.total <= limit)
         return LS_OK;
-    return ls_fail(LS_ECONFIG,
-                   "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
-                   "gradients %lld, optimizer %lld, activations %lld)",
-                   (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-                   (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-                   (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
+    return ls_fail(
+        LS_ECONFIG,
+        "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
+        "gradients %lld, optimizer %lld, activations %lld)",
+        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
+        (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
+        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
 }

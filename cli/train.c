@@ -30,7 +30,7 @@ typedef struct {
     double           val_loss;
     double           logged_at; /* when the last line was logged */
     int64_t          logged;    /* its step */
-    ls_status        lost;      /* a log that could not be written: the run's status at its end */
+    ls_status        lost; /* a log that could not be written: the run's status at its end */
     char             lost_text[512]; /* the first of them */
 } run;
 
@@ -55,7 +55,6 @@ static void catch_signals(void)
     sigemptyset(&ignored.sa_mask);
     sigaction(SIGINT, &stops, NULL);
     sigaction(SIGTERM, &stops, NULL);
-    sigaction(SIGXFSZ, &ignored, NULL); /* a file size limit is an error of write, not a death */
     sigaction(SIGPIPE, &ignored, NULL); /* nobody reads the progress any more: go on */
 }
 
@@ -86,7 +85,7 @@ static ls_status open_log(run *r)
     bool             quiet = cfg->log.progress == LS_CFG_PROGRESS_NONE;
     char            *path  = ls_run_dir_path(cfg->run.dir, "log.txt");
 
-    r->log = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
+    r->log           = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
     ls_status status = path && r->log ? ls_log_open(r->log, path) : LS_ENOMEM;
     free(path);
     return status;
@@ -124,12 +123,12 @@ static void say_hello(run *r)
                 cfg->run.threads == 1 ? "" : "s");
     ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
                 (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(r->log,
-                "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-                "%lld; %lld steps",
-                (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-                (long long)cfg->model.context, (long long)cfg->batch.micro,
-                (long long)cfg->run.steps);
+    ls_log_info(
+        r->log,
+        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
+        "%lld; %lld steps",
+        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
+        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
 }
 
 static void start_progress(run *r)
@@ -175,7 +174,7 @@ static void report_step(run *r)
 {
     bool            logged = is_logged(r);
     double          now    = ls_now();
-    ls_metrics_line line = line_of(r, now);
+    ls_metrics_line line   = line_of(r, now);
 
     ls_progress_step(&r->progress, &line, logged);
     if (!logged)
@@ -188,7 +187,7 @@ static void report_step(run *r)
 
 static ls_status validate(run *r)
 {
-    double    start  = ls_now();
+    double    start = ls_now();
     ls_status status =
         ls_trainer_validate(r->trainer, r->cfg->eval.batches, &stop, &r->val_loss);
 
@@ -198,7 +197,8 @@ static ls_status validate(run *r)
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
     ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step, r->val_loss);
+    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                r->val_loss);
     return LS_OK;
 }
 
@@ -237,16 +237,16 @@ static void report_late(run *r)
 /* The last step's line, parameters and summary, also after a signal. */
 static ls_status finish(run *r)
 {
-    const ls_config *cfg  = r->cfg;
-    char            *path = ls_run_dir_path(cfg->run.dir, "params.safetensors");
-    ls_summary       s    = {.steps          = r->last.step,
-                             .final_loss     = r->last.loss,
-                             .has_validation = r->validated > 0,
-                             .val_loss       = r->val_loss,
-                             .world_size     = 1,
-                             .strategy       = "single",
-                             .seconds        = ls_now() - r->progress.started,
-                             .tokens         = r->tokens};
+    const ls_config *cfg    = r->cfg;
+    char            *path   = ls_run_dir_path(cfg->run.dir, "params.safetensors");
+    ls_summary       s      = {.steps          = r->last.step,
+                               .final_loss     = r->last.loss,
+                               .has_validation = r->validated > 0,
+                               .val_loss       = r->val_loss,
+                               .world_size     = 1,
+                               .strategy       = "single",
+                               .seconds        = ls_now() - r->progress.started,
+                               .tokens         = r->tokens};
     ls_status        status = path ? ls_trainer_save(r->trainer, path) : LS_ENOMEM;
 
     if (!status)
@@ -254,7 +254,8 @@ static ls_status finish(run *r)
     if (!status)
         status = ls_summary_write(cfg->run.dir, &s);
     if (!status)
-        ls_log_info(r->log, "%s after step %lld of %lld in %.1f s; parameters in %s, sha256 %.16s",
+        ls_log_info(r->log,
+                    "%s after step %lld of %lld in %.1f s; parameters in %s, sha256 %.16s",
                     s.steps < cfg->run.steps ? "stopped" : "done", (long long)s.steps,
                     (long long)cfg->run.steps, s.seconds, path, s.params_sha256);
     free(path);
@@ -264,9 +265,10 @@ static ls_status finish(run *r)
 static ls_status check_supported(const ls_config *cfg)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
-        return ls_fail(LS_EUNSUPPORTED, "model.type \"mlp\": training one from a config (data.format "
-                                        "\"csv\" or \"idx\") is not in this version; the library has it, "
-                                        "see examples/mlp_spiral.c");
+        return ls_fail(LS_EUNSUPPORTED,
+                       "model.type \"mlp\": training one from a config (data.format "
+                       "\"csv\" or \"idx\") is not in this version; the library has it, "
+                       "see examples/mlp_spiral.c");
     return LS_OK;
 }
 
@@ -341,7 +343,8 @@ ls_status ls_train_dry_run(const ls_config *cfg)
         int64_t        n = ls_module_parameter_count(model);
         ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
         printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%lld}}\n",
+               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
+               "lld}}\n",
                json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
                (long long)p.optim, (long long)p.activations, (long long)p.total);
     } else {

@@ -33,8 +33,8 @@ static ls_status load_data(ls_trainer *t)
 
     if (status)
         return status;
-    return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context, ls_order_of(t->cfg),
-                           (uint64_t)t->cfg->run.seed);
+    return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context,
+                           ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
 
 static ls_status make_model(ls_trainer *t)
@@ -47,8 +47,8 @@ static ls_status make_model(ls_trainer *t)
     t->parameters = ls_module_list(t->model, false, &t->n);
     if (!t->parameters)
         return LS_ENOMEM;
-    ls_status status = ls_memory_plan_check(t->cfg, t->data.vocab_size,
-                                            ls_module_parameter_count(t->model));
+    ls_status status =
+        ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
     if (!status)
         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
     if (status)
@@ -95,9 +95,9 @@ void ls_trainer_free(ls_trainer *t)
 /* Forward of micro-batch m of the step after `done` ones: the sum of its tokens' losses. */
 static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
 {
-    const ls_config *cfg   = t->cfg;
-    int64_t          first = m * cfg->batch.micro;
-    ls_random random = {(uint64_t)cfg->run.seed, (uint32_t)(done + 1), (uint32_t)first};
+    const ls_config *cfg    = t->cfg;
+    int64_t          first  = m * cfg->batch.micro;
+    ls_random        random = {(uint64_t)cfg->run.seed, (uint32_t)(done + 1), (uint32_t)first};
 
     ls_tape_reset(t->tape);
     ls_tape_set_random(t->tape, &random);
@@ -158,10 +158,12 @@ static ls_status look_at_leaf(void *context, ls_tensor *leaf)
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
     for (int i = 0; i < t->n; i++)
-        if (!all_finite(ls_reals(t->parameters[i].tensor), ls_tensor_numel(t->parameters[i].tensor)))
-            return ls_fail(LS_ENOTFINITE,
-                           "step %lld: parameter %s is not finite; the update of step %lld made it so",
-                           (long long)step, t->parameters[i].name, (long long)step - 1);
+        if (!all_finite(ls_reals(t->parameters[i].tensor),
+                        ls_tensor_numel(t->parameters[i].tensor)))
+            return ls_fail(
+                LS_ENOTFINITE,
+                "step %lld: parameter %s is not finite; the update of step %lld made it so",
+                (long long)step, t->parameters[i].name, (long long)step - 1);
     return LS_OK;
 }
 
@@ -178,7 +180,8 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
     return ls_fail(LS_ENOTFINITE,
                    "step %lld, micro-batch %lld: the loss is %g, %s%s; the step was not taken",
                    (long long)done + 1, (long long)m, fabs(ls_item(l)),
-                   s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
+                   s.name ? "the first gradient that is not finite is that of "
+                          : "gradients are finite",
                    s.name ? s.name : "");
 }
 
@@ -192,14 +195,15 @@ static ls_status blame(ls_trainer *t, int64_t done)
         status = blame_micro(t, done, m);
     if (status)
         return status;
-    return ls_fail(LS_ENOTFINITE,
-                   "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
-                   (long long)done + 1);
+    return ls_fail(
+        LS_ENOTFINITE,
+        "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
+        (long long)done + 1);
 }
 
 ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
 {
-    int64_t      done = ls_optimizer_steps(t->optimizer);
+    int64_t      done  = ls_optimizer_steps(t->optimizer);
     double       count = (double)(t->cfg->batch.global * t->cfg->model.context);
     ls_exact_sum loss, squares;
 
@@ -218,7 +222,8 @@ ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
     if (!isfinite(r->loss) || !isfinite(r->grad_norm))
         return blame(t, done);
     ls_optimizer_set_lr(t->optimizer, r->lr);
-    ls_optimizer_step(t->optimizer, ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    ls_optimizer_step(t->optimizer,
+                      ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
     return LS_OK;
 }
 
@@ -227,7 +232,8 @@ bool ls_trainer_has_validation(const ls_trainer *t)
     return t->data.val.count > 0;
 }
 
-ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop, double *loss)
+ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop,
+                              double *loss)
 {
     ls_evaluation e = {.model   = t->model,
                        .tape    = t->tape,
@@ -242,13 +248,13 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int
 
 ls_status ls_trainer_save(const ls_trainer *t, const char *path)
 {
-    char     *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
-    char     *step   = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
+    char *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
+    char *step       = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
     ls_status status = LS_ENOMEM;
 
     if (config && tokenizer && step) {
         ls_st_metadata pairs[] = {{"config", config}, {"tokenizer", tokenizer}, {"step", step}};
-        status = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
+        status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
     }
     free(step);
     free(tokenizer);
@@ -256,7 +262,8 @@ ls_status ls_trainer_save(const ls_trainer *t, const char *path)
     return status;
 }
 
-ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX], char state[LS_SHA256_HEX])
+ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
+                            char state[LS_SHA256_HEX])
 {
     int                    n;
     const ls_named_tensor *moments = ls_optimizer_state(t->optimizer, &n);
