@@ -155,15 +155,23 @@ static ls_status look_at_leaf(void *context, ls_tensor *leaf)
     return LS_OK;
 }
 
+static ls_status blame_parameter(const char *name, int64_t step)
+{
+    if (step == 1)
+        return ls_fail(LS_ENOTFINITE, "step 1: parameter %s is not finite from the start",
+                       name);
+    return ls_fail(LS_ENOTFINITE,
+                   "step %lld: parameter %s is not finite; the update of step %lld made it so",
+                   (long long)step, name, (long long)step - 1);
+}
+
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
-    for (int i = 0; i < t->n; i++)
-        if (!all_finite(ls_reals(t->parameters[i].tensor),
-                        ls_tensor_numel(t->parameters[i].tensor)))
-            return ls_fail(
-                LS_ENOTFINITE,
-                "step %lld: parameter %s is not finite; the update of step %lld made it so",
-                (long long)step, t->parameters[i].name, (long long)step - 1);
+    for (int i = 0; i < t->n; i++) {
+        const ls_tensor *p = t->parameters[i].tensor;
+        if (!all_finite(ls_reals(p), ls_tensor_numel(p)))
+            return blame_parameter(t->parameters[i].name, step);
+    }
     return LS_OK;
 }
 
@@ -191,6 +199,9 @@ static ls_status blame(ls_trainer *t, int64_t done)
     int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
     ls_status status = blame_parameters(t, done + 1);
 
+    for (int i = 0; i < t->n; i++)
+        ls_tensor_zero_grad(
+            t->parameters[i].tensor); /* the step's sum, to which backward would add */
     for (int64_t m = 0; m < micros && !status; m++)
         status = blame_micro(t, done, m);
     if (status)
