@@ -21,12 +21,13 @@ static const char help[] =
     "  --set KEY=VALUE   replaces a value of the config; VALUE is JSON, or else a string\n"
     "  --dry-run         prints the resolved config, the number of parameters and an\n"
     "                    estimate of the memory as one JSON object, and trains nothing\n"
-    "  --resume never    what this version does; auto does the same where there is no checkpoint\n"
+    "  --resume never    what this version does; auto does the same where there is no "
+    "checkpoint\n"
     "  -h, --help        this text\n"
     "\n"
     "SIGINT and SIGTERM end the run after the current step; the parameters are saved and the\n"
-    "exit status is 130 or 143.  Exit status: 0 done, 1 failed while running, 2 wrong usage or\n"
-    "config.\n";
+    "exit status is 130 or 143.  A second signal ends it at once, without saving.\n"
+    "Exit status: 0 done, 1 failed while running, 2 wrong usage or config.\n";
 
 typedef struct {
     const char *config, *nproc, *resume, *stop_at;

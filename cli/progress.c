@@ -25,8 +25,14 @@ double ls_measure_sgemm(void)
     size_t       bytes = 3u * SIDE * SIDE * sizeof(ls_real);
     ls_real     *x     = ls_mem_alloc(bytes, LS_MEM_OTHER);
     double       best  = 0;
-    ls_gemm_args g     = {.m = SIDE, .n = SIDE, .k = SIDE, .alpha = 1, .a = x, .lda = SIDE,
-                          .ldb = SIDE, .ldc = SIDE};
+    ls_gemm_args g     = {.m     = SIDE,
+                          .n     = SIDE,
+                          .k     = SIDE,
+                          .alpha = 1,
+                          .a     = x,
+                          .lda   = SIDE,
+                          .ldb   = SIDE,
+                          .ldc   = SIDE};
 
     if (!x)
         return 0;
@@ -85,7 +91,8 @@ static void compose(const ls_progress *p, const ls_metrics_line *l, char *out, s
 
     if (share > 0)
         snprintf(peak.text, sizeof peak.text, ", %.0f %% of sgemm", share);
-    snprintf(out, bytes, "step %lld/%lld  loss %.4f  lr %.3g  norm %.3g  %s tok/s%s  mem %.0f MB  left %s",
+    snprintf(out, bytes,
+             "step %lld/%lld  loss %.4f  lr %.3g  norm %.3g  %s tok/s%s  mem %.0f MB  left %s",
              (long long)l->step.step, (long long)p->last, l->step.loss, l->step.lr,
              l->step.grad_norm, print_rate(l->tokens_per_s, &rate), peak.text,
              (double)l->mem.total_peak / 1e6,
@@ -113,7 +120,7 @@ void ls_progress_step(ls_progress *p, const ls_metrics_line *line, bool logged)
         ls_progress_clear(p);
         ls_log_info(p->log, "%s", text);
     } else if (now - p->drawn >= redraw_s) {
-        fprintf(stderr, "\r\033[K%s", text);
+        fprintf(stderr, "\r\033[K\033[?7l%s\033[?7h", text); /* cut at the edge, not wrapped */
         fflush(stderr);
         p->standing = true;
         p->drawn    = now;

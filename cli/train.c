@@ -131,6 +131,14 @@ static void say_hello(run *r)
         (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
 }
 
+/* A terminal that can take back what stands in its last line. */
+static bool is_terminal(void)
+{
+    const char *name = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb");
+}
+
 static void start_progress(run *r)
 {
     const ls_config *cfg = r->cfg;
@@ -138,7 +146,7 @@ static void start_progress(run *r)
     r->progress = (ls_progress){
         .log        = r->log,
         .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE,
-        .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && isatty(STDERR_FILENO),
+        .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && is_terminal(),
         .first      = 1,
         .last       = cfg->run.steps,
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),

@@ -209,10 +209,32 @@ static void test_not_finite(size_t row)
     unlink(path);
 }
 
+/* A config out of its file, for every allocation that fails. */
+static void test_config_file(void)
+{
+    char      path[600];
+    ls_status status = LS_ENOMEM;
+
+    TEST_ROW("config file");
+    strcpy(path, temp_path("c.json"));
+    temp_put(path, base, strlen(base));
+    for (int64_t n = 0; status && n < MOST_ALLOCATIONS; n++) {
+        ls_config cfg;
+        ls_alloc_fail_after(n);
+        status = ls_config_load(&cfg, path, NULL, 0);
+        ls_alloc_fail_after(-1);
+        CHECK(status == LS_OK || (status == LS_ENOMEM && !cfg.run.name));
+        ls_config_free(&cfg);
+    }
+    CHECK_OK(status);
+    unlink(path);
+}
+
 int main(void)
 {
     temp_dir_make();
     temp_put(temp_path("text.txt"), text, strlen(text));
+    test_config_file();
     for (int i = 0; i < STYLES; i++) {
         test_every_allocation(i);
         test_failed_step(i);
