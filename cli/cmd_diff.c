@@ -29,7 +29,7 @@ static const char help[] =
 typedef struct {
     const ls_safetensors *a, *b;
     bool                  json;
-    ls_strbuf               text;
+    ls_strbuf             text;
     uint64_t              compared, identical, only_a, only_b;
     uint64_t              listed; /* tensors in the JSON list */
 } comparison;
@@ -40,7 +40,7 @@ static void json_tensor(comparison *c, const ls_st_entry *e, const char *status)
     ls_strbuf_format(&c->text, "%s{\"name\":", c->listed++ ? "," : "");
     ls_strbuf_json(&c->text, e->name, strlen(e->name));
     ls_strbuf_format(&c->text, ",\"status\":\"%s\",\"dtype\":\"%s\",\"shape\":", status,
-                   e->dtype);
+                     e->dtype);
     ls_strbuf_dims(&c->text, e->dim, e->ndim);
 }
 
@@ -49,8 +49,8 @@ static void text_tensor(comparison *c, const ls_st_entry *e, const char *what)
     ls_st_name_text  name;
     ls_st_shape_text shape;
 
-    ls_strbuf_format(&c->text, "%-10s %s %s %s", what, ls_st_print_name(e->name, &name), e->dtype,
-                   ls_st_print_shape(e->dim, e->ndim, &shape));
+    ls_strbuf_format(&c->text, "%-10s %s %s %s", what, ls_st_print_name(e->name, &name),
+                     e->dtype, ls_st_print_shape(e->dim, e->ndim, &shape));
 }
 
 static void add_only(comparison *c, const ls_st_entry *e, bool in_a)
@@ -78,7 +78,7 @@ static void add_unlike(comparison *c, const ls_st_entry *a, const ls_st_entry *b
     } else {
         text_tensor(c, a, "unlike:");
         ls_strbuf_format(&c->text, " in A, %s %s in B\n", b->dtype,
-                       ls_st_print_shape(b->dim, b->ndim, &shape));
+                         ls_st_print_shape(b->dim, b->ndim, &shape));
     }
 }
 
@@ -98,7 +98,7 @@ static void json_difference(comparison *c, const ls_st_entry *e, const ls_differ
     json_tensor(c, e, "different");
     unravel(e, d->first, index);
     ls_strbuf_format(&c->text, ",\"differing\":%llu,\"first\":%llu,\"first_index\":",
-                   (unsigned long long)d->count, (unsigned long long)d->first);
+                     (unsigned long long)d->count, (unsigned long long)d->first);
     ls_strbuf_dims(&c->text, index, e->ndim);
     if (*d->a)
         ls_strbuf_format(&c->text, ",\"first_a\":\"%s\",\"first_b\":\"%s\"", d->a, d->b);
@@ -124,7 +124,7 @@ static void text_difference(comparison *c, const ls_st_entry *e, const ls_differ
         ls_strbuf_format(&c->text, " (%s, %s)", d->a, d->b);
     if (ls_st_numel(e->dim, e->ndim, &numel))
         ls_strbuf_format(&c->text, ", %llu of %llu elements", (unsigned long long)d->count,
-                       (unsigned long long)numel);
+                         (unsigned long long)numel);
     if (d->has_distance)
         ls_strbuf_format(&c->text, ", max abs %.6g", d->max_abs);
     if (d->has_ulps)
@@ -213,12 +213,14 @@ static void end_output(comparison *c)
 
     if (c->json)
         ls_strbuf_format(&c->text,
-                       "],\"identical\":%s,\"n_identical\":%llu,\"n_different\":%llu,"
-                       "\"n_only_a\":%llu,\"n_only_b\":%llu}\n",
-                       is_identical(c) ? "true" : "false", (unsigned long long)c->identical,
-                       different, (unsigned long long)c->only_a, (unsigned long long)c->only_b);
+                         "],\"identical\":%s,\"n_identical\":%llu,\"n_different\":%llu,"
+                         "\"n_only_a\":%llu,\"n_only_b\":%llu}\n",
+                         is_identical(c) ? "true" : "false", (unsigned long long)c->identical,
+                         different, (unsigned long long)c->only_a,
+                         (unsigned long long)c->only_b);
     else if (is_identical(c))
-        ls_strbuf_format(&c->text, "identical: %llu tensors\n", (unsigned long long)c->identical);
+        ls_strbuf_format(&c->text, "identical: %llu tensors\n",
+                         (unsigned long long)c->identical);
     else
         ls_strbuf_format(
             &c->text,

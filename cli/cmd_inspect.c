@@ -157,7 +157,7 @@ static void json_dtypes(ls_strbuf *t, const facts *f)
     for (int rank = 0; rank < DTYPES; rank++)
         if (f->of_dtype[rank]) {
             ls_strbuf_format(t, "%s\"%s\":%llu", comma, dtype_of_rank(&f->file->header, rank),
-                           (unsigned long long)f->of_dtype[rank]);
+                             (unsigned long long)f->of_dtype[rank]);
             comma = ",";
         }
     ls_strbuf_add(t, "}", 1);
@@ -173,8 +173,8 @@ static void json_tensors(ls_strbuf *t, const ls_st_header *h)
         ls_strbuf_format(t, ",\"dtype\":\"%s\",\"shape\":", e->dtype);
         ls_strbuf_dims(t, e->dim, e->ndim);
         ls_strbuf_format(t, ",\"bytes\":%llu,\"data_offsets\":[%llu,%llu]}",
-                       (unsigned long long)(e->end - e->begin), (unsigned long long)e->begin,
-                       (unsigned long long)e->end);
+                         (unsigned long long)(e->end - e->begin), (unsigned long long)e->begin,
+                         (unsigned long long)e->end);
     }
     ls_strbuf_add(t, "]", 1);
 }
@@ -193,7 +193,10 @@ static void add_json(ls_strbuf *t, const facts *f)
         (unsigned long long)f->parameters, file->header.n_entries,
         (unsigned long long)file->header.data_bytes, (unsigned long long)file->file_bytes);
     json_string(t, "params_sha256", f->ours ? f->sha256 : NULL);
-    ls_strbuf_format(t, ",\"verified\":%s", !f->has_hash ? "null" : f->check ? "false" : "true");
+    ls_strbuf_format(t, ",\"verified\":%s",
+                     !f->has_hash ? "null"
+                     : f->check   ? "false"
+                                  : "true");
     json_dtypes(t, f);
     json_metadata(t, &file->header);
     json_tensors(t, &file->header);
@@ -214,7 +217,7 @@ static void text_dtypes(ls_strbuf *t, const facts *f)
     for (int rank = 0; rank < DTYPES; rank++)
         if (f->of_dtype[rank])
             ls_strbuf_format(t, " %s (%llu)", dtype_of_rank(&f->file->header, rank),
-                           (unsigned long long)f->of_dtype[rank]);
+                             (unsigned long long)f->of_dtype[rank]);
     ls_strbuf_add(t, "\n", 1);
 }
 
@@ -222,9 +225,9 @@ static void text_hash(ls_strbuf *t, const facts *f)
 {
     if (*f->sha256)
         ls_strbuf_format(t, "  %-14s %s (%s)\n", LS_PARAMS_SHA256_KEY, f->sha256,
-                       !f->has_hash ? "the file carries none to compare"
-                       : f->check   ? "the file says another"
-                                    : "as the file says");
+                         !f->has_hash ? "the file carries none to compare"
+                         : f->check   ? "the file says another"
+                                      : "as the file says");
 }
 
 static void text_tensors(ls_strbuf *t, const ls_st_header *h)
@@ -233,9 +236,10 @@ static void text_tensors(ls_strbuf *t, const ls_st_header *h)
         const ls_st_entry *e = &h->entry[i];
         ls_st_name_text    name;
         ls_st_shape_text   shape;
-        ls_strbuf_format(t, "  %-32s %-5s %-16s %12llu bytes\n", ls_st_print_name(e->name, &name),
-                       e->dtype, ls_st_print_shape(e->dim, e->ndim, &shape),
-                       (unsigned long long)(e->end - e->begin));
+        ls_strbuf_format(t, "  %-32s %-5s %-16s %12llu bytes\n",
+                         ls_st_print_name(e->name, &name), e->dtype,
+                         ls_st_print_shape(e->dim, e->ndim, &shape),
+                         (unsigned long long)(e->end - e->begin));
     }
 }
 
@@ -262,10 +266,10 @@ static void add_text(ls_strbuf *t, const facts *f)
         if (!has_line(h->pair[i].key))
             text_line(t, h->pair[i].key, h->pair[i].value);
     ls_strbuf_format(t, "  %-14s %llu in %zu tensors\n", "parameters",
-                   (unsigned long long)f->parameters, h->n_entries);
+                     (unsigned long long)f->parameters, h->n_entries);
     ls_strbuf_format(t, "  %-14s %llu (%.1f MiB), %llu with the header\n", "bytes",
-                   (unsigned long long)h->data_bytes, (double)h->data_bytes / (1 << 20),
-                   (unsigned long long)file->file_bytes);
+                     (unsigned long long)h->data_bytes, (double)h->data_bytes / (1 << 20),
+                     (unsigned long long)file->file_bytes);
     text_dtypes(t, f);
     text_hash(t, f);
     ls_strbuf_add(t, "\n", 1);
@@ -276,7 +280,7 @@ static ls_status inspect(const ls_file_args *args)
 {
     ls_safetensors *file;
     facts           f;
-    ls_strbuf         text   = {0};
+    ls_strbuf       text   = {0};
     ls_status       status = ls_checkpoint_open(args->path[0], &file);
 
     if (status)

@@ -15,8 +15,8 @@
 ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
 
 /*
- * Values for the model: initial ones by run.seed, or those of model.init's file.  Parameters are
- * a list of ls_module_list().
+ * Values for the model: initial ones by run.seed, or those of model.init's file.  Parameters
+ * are a list of ls_module_list().
  */
 LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_named_tensor *parameters, int n);

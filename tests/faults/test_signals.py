@@ -120,6 +120,10 @@ def test_during_evaluation(folder):
 
 def test_second_signal(folder):
     """One long micro-batch: the first signal waits for the step's end, a second one of either kind does not."""
+    if "thread" in os.environ.get("LS_SANITIZE", ""):
+        cli.row("second signal")
+        cli.skip("the thread sanitizer holds signals back until the next system call")
+        return
     for first, second in [(signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM),
                           (signal.SIGTERM, signal.SIGINT)]:
         cli.row(f"{first.name}, then {second.name}")
