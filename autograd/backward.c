@@ -78,7 +78,7 @@ static void unmark_all(ls_tape *tape)
     }
 }
 
-static ls_storage *new_grad(const ls_tensor *t)
+ls_storage *ls__new_grad(const ls_tensor *t)
 {
     return ls_storage_new((size_t)ls_tensor_numel(t) * sizeof(ls_real),
                           is_outer_leaf(t) ? LS_MEM_GRADS : LS_MEM_ACTIVATIONS);
@@ -89,7 +89,7 @@ static ls_status own_grad(ls_tensor *t)
 {
     if (t->grad->refs == 1)
         return LS_OK;
-    ls_storage *copy = new_grad(t);
+    ls_storage *copy = ls__new_grad(t);
     if (!copy)
         return LS_ENOMEM;
     memcpy(copy->data, t->grad->data, t->grad->bytes);
@@ -105,7 +105,7 @@ ls_status ls__grad_open(ls_tensor *t, ls_grad *out)
 
     if (add)
         status = own_grad(t);
-    else if (!(t->grad = new_grad(t)))
+    else if (!(t->grad = ls__new_grad(t)))
         status = LS_ENOMEM;
     if (!status)
         *out = (ls_grad){t->grad->data, add};
@@ -148,9 +148,62 @@ static bool is_passed(const ls_node *n, int i)
     return n->op->passes & (1u << i) && ls_tensor_numel(n->in[i]) == ls_tensor_numel(n->out);
 }
 
+/*
+ * Values that an operator of the cheap kind made were not kept for the calls that read them:
+ * they are formed again from that operator's own saves, and stay until its turn comes.
+ */
+static ls_status rebuild(ls_tensor *t)
+{
+    ls_node *maker = t->node;
+
+    if (t->storage)
+        return LS_OK;
+    for (int i = 0; i < maker->n_in; i++) {
+        ls_status status = rebuild(maker->in[i]);
+        if (status)
+            return status;
+    }
+    t->rebuilt = true;
+    if (ls_tensor_materialize(t, LS_MEM_ACTIVATIONS))
+        return LS_ENOMEM;
+    maker->op->forward(maker);
+    return LS_OK;
+}
+
+static ls_status rebuild_inputs(const ls_node *n)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < n->n_in && !status; i++)
+        if (n->saves & (1u << i))
+            status = rebuild(n->in[i]);
+    return status;
+}
+
+/* A gradient that forward formed for dout = 1 becomes the input's, or joins it. */
+static ls_status deliver_early(ls_node *n, int i, bool retain)
+{
+    ls_tensor  *t     = n->in[i];
+    ls_storage *early = n->early[i];
+    ls_real     dout  = *(const ls_real *)n->out->grad->data;
+    ls_grad     into;
+
+    if (!retain && !t->grad) {
+        if (dout != 1)
+            ls_k_scale(early->data, early->data, dout, ls_tensor_numel(t), false);
+        t->grad     = early;
+        n->early[i] = NULL;
+        return LS_OK;
+    }
+    ls_status status = ls__grad_open(t, &into);
+    if (!status)
+        ls_k_scale(into.data, early->data, dout, ls_tensor_numel(t), into.add);
+    return status;
+}
+
 /* Gradients of the inputs: passed on where they are dout itself, else formed by the operator.
  */
-static ls_status deliver(ls_node *n)
+static ls_status deliver(ls_node *n, bool retain)
 {
     ls_grad   din[LS_MAX_INPUTS] = {{0}};
     bool      work               = false;
@@ -159,6 +212,10 @@ static ls_status deliver(ls_node *n)
     for (int i = 0; i < n->n_in && !status; i++) {
         if (!n->in[i]->requires_grad)
             continue;
+        if (n->early[i]) {
+            status = deliver_early(n, i, retain);
+            continue;
+        }
         if (is_passed(n, i)) {
             status = ls__grad_pass(n->in[i], n->out->grad);
             continue;
@@ -167,6 +224,8 @@ static ls_status deliver(ls_node *n)
         status = ls__grad_open(n->in[i], &din[i]);
         work   = true;
     }
+    if (!status && work)
+        status = rebuild_inputs(n);
     if (status || !work)
         return status;
     if (n->backward_scratch_bytes) {
@@ -174,21 +233,29 @@ static ls_status deliver(ls_node *n)
         if (!n->scratch)
             return LS_ENOMEM;
     }
+    double start = ls__profile_now(n->tape);
     n->op->backward(n, n->out->grad->data, din);
+    ls__profile_backward(n->tape, n->op, start);
     ls_mem_free(n->scratch, n->backward_scratch_bytes, LS_MEM_ACTIVATIONS);
     n->scratch = NULL;
     return LS_OK;
 }
 
+static void drop_rebuilt(ls_tensor *t)
+{
+    ls_storage_release(t->storage);
+    t->storage = NULL;
+    t->rebuilt = false;
+}
+
 static void consume(ls_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->saves & (1u << i))
+        if (n->held & (1u << i))
             ls__tensor_let_go(n->in[i]);
-    if (n->saves & LS_SAVE_OUT)
+    if (n->held & LS_SAVE_OUT)
         ls__tensor_let_go(n->out);
-    ls_storage_release(n->aux);
-    n->aux      = NULL;
+    ls__call_release(n);
     n->consumed = true;
 }
 
@@ -199,10 +266,12 @@ static ls_status replay_call(ls_tape *tape, ls_node *n, bool retain)
     ls_status status = LS_OK;
 
     if (n->out->grad)
-        status = n->op->replay ? n->op->replay(n) : deliver(n);
+        status = n->op->replay ? n->op->replay(n) : deliver(n, retain);
     if (status)
         return status;
     ls_tensor_zero_grad(n->out);
+    if (n->out->rebuilt)
+        drop_rebuilt(n->out);
     if (!retain)
         consume(n);
     for (int i = 0; i < n->n_in && !status; i++)
@@ -243,7 +312,7 @@ static ls_status check_root(const ls_tape *tape, const ls_tensor *root, const ls
 
 static ls_status seed_root(ls_tensor *root, const ls_real *seed)
 {
-    root->grad = new_grad(root);
+    root->grad = ls__new_grad(root);
     if (!root->grad)
         return LS_ENOMEM;
     if (seed)

@@ -54,6 +54,7 @@ typedef struct {
     size_t   aux_bytes;             /* kept from forward to backward */
     size_t   forward_scratch_bytes; /* only while the rule runs */
     size_t   backward_scratch_bytes;
+    unsigned early; /* inputs (bits) whose gradients forward forms itself, for dout = 1 */
 } ls_plan;
 
 /* One recorded call. */
@@ -68,7 +69,9 @@ struct ls_node {
     bool         training; /* dropout is on */
     bool         recorded; /* a backward may follow */
     unsigned     saves;
+    unsigned     held; /* those of the saves that the call keeps alive */
     ls_storage  *aux;
+    ls_storage  *early[LS_MAX_INPUTS]; /* gradients formed by forward; NULL where not wanted */
     void        *scratch;
     size_t       backward_scratch_bytes;
     bool         consumed; /* backward has used and released what was saved */
@@ -95,9 +98,16 @@ struct ls_op {
     unsigned saves;
     bool     strided; /* takes inputs of any strides; else the tape makes them contiguous */
     bool     random;  /* takes a site */
+    bool     rebuilds; /* cheap: backward forms its output again rather than saving it */
     unsigned passes;  /* inputs (bits) whose gradient is dout itself, same number of elements */
     ls_status (*replay)(ls_node *call); /* in backward's place, may fail: boundary, recompute */
 };
+
+/* What forward keeps for backward; NULL where infer's plan asked for no bytes. */
+static inline void *ls_aux(const ls_node *call)
+{
+    return call->aux ? call->aux->data : NULL;
+}
 
 /* Writes or adds one value. */
 static inline void ls_grad_put(const ls_grad *g, int64_t i, ls_real value)

@@ -43,6 +43,31 @@ static ls_status exchange_uses(ls_tape *tape, const segment *s)
     return status;
 }
 
+/*
+ * What later calls gave to the segment's input goes on as a sum inside, in the order of a plain
+ * run: the bits of a sum depend on it.  A leaf from outside the tape keeps its own, because the
+ * segment may use it by its own name as well.
+ */
+static void lend_grad(ls_tensor *from, ls_tensor *to)
+{
+    if (!from->tape)
+        return;
+    to->grad   = from->grad;
+    from->grad = NULL;
+}
+
+static ls_status return_grad(ls_tensor *from, ls_tensor *to, ls_status status)
+{
+    if (to->tape) {
+        to->grad   = from->grad;
+        from->grad = NULL;
+    } else if (!status && from->grad) {
+        status = ls__grad_pass(to, from->grad);
+    }
+    ls_tensor_zero_grad(from);
+    return status;
+}
+
 static ls_status replay_inside(ls_tape *tape, ls_node *call, const segment *s)
 {
     ls_tensor *x = ls__tape_alias(tape, call->in[0]);
@@ -54,16 +79,15 @@ static ls_status replay_inside(ls_tape *tape, ls_node *call, const segment *s)
         return tape->failed;
     if (!out->requires_grad)
         return exchange_uses(tape, s);
-    out->grad        = ls_storage_retain(call->out->grad);
-    ls_status status = ls__mark(tape, out);
+    lend_grad(call->in[0], x);
+    ls_status status = ls__grad_pass(out, call->out->grad); /* out may be x itself */
+    if (!status)
+        status = ls__mark(tape, out);
     if (!status)
         status = exchange_uses(tape, s);
     if (!status)
         status = ls__replay(tape, false);
-    if (!status && x->grad)
-        status = ls__grad_pass(call->in[0], x->grad);
-    ls_tensor_zero_grad(x);
-    return status;
+    return return_grad(x, call->in[0], status);
 }
 
 static ls_status replay(ls_node *call)
@@ -74,10 +98,8 @@ static ls_status replay(ls_node *call)
 
     tape->last       = NULL;
     ls_status status = replay_inside(tape, call, call->attr.p);
-    for (ls_node *n = tape->last; n; n = n->prev) {
-        ls_storage_release(n->aux);
-        n->aux = NULL;
-    }
+    for (ls_node *n = tape->last; n; n = n->prev)
+        ls__call_release(n);
     ls_tape_scope_end(tape, scope, NULL);
     tape->last = outer;
     return status;
@@ -119,8 +141,8 @@ ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment run, void *conte
         return NULL;
     *s             = (segment){.run = run, .context = context};
     ls_tensor *out = run_first(tape, s, x);
-    if (!out || (!x->requires_grad && !s->leaves))
-        return out;
+    if (!out || !out->tape || (!x->requires_grad && !s->leaves))
+        return out; /* also a leaf that the segment hands on as it is */
     ls_tensor *alias = ls__tape_alias(tape, out); /* out may be x itself */
     ls_node   *call  = alias ? ls__tape_record(tape, &ls_op_recompute, x, alias) : NULL;
     if (!call)

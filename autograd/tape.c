@@ -20,11 +20,19 @@ ls_tape *ls_tape_new(void)
 
 static void release_calls(ls_tape *tape)
 {
-    for (ls_node *n = tape->last; n; n = n->prev) {
-        ls_storage_release(n->aux);
-        n->aux = NULL;
-    }
+    for (ls_node *n = tape->last; n; n = n->prev)
+        ls__call_release(n);
     tape->last = NULL;
+}
+
+void ls__call_release(ls_node *call)
+{
+    ls_storage_release(call->aux);
+    call->aux = NULL;
+    for (int i = 0; i < call->n_in; i++) {
+        ls_storage_release(call->early[i]);
+        call->early[i] = NULL;
+    }
 }
 
 void ls_tape_reset(ls_tape *tape)
@@ -271,8 +279,23 @@ static ls_status make_output(ls_tape *tape, ls_node *call, const ls_plan *plan)
     return LS_OK;
 }
 
+/* Room for the gradients that forward will form. */
+static ls_status make_early(ls_node *call, unsigned early)
+{
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->recorded || !(early & (1u << i)) || !call->in[i]->requires_grad)
+            continue;
+        call->early[i] = ls__new_grad(call->in[i]);
+        if (!call->early[i])
+            return LS_ENOMEM;
+    }
+    return LS_OK;
+}
+
 static ls_status run_forward(ls_node *call, const ls_plan *plan)
 {
+    if (make_early(call, plan->early))
+        return LS_ENOMEM;
     if (plan->aux_bytes) {
         call->aux = ls_storage_new(plan->aux_bytes, LS_MEM_ACTIVATIONS);
         if (!call->aux)
@@ -283,10 +306,20 @@ static ls_status run_forward(ls_node *call, const ls_plan *plan)
         if (!call->scratch)
             return LS_ENOMEM;
     }
+    double start = ls__profile_now(call->tape);
     call->op->forward(call);
+    ls__profile_forward(call->tape, call->op, start);
     ls_mem_free(call->scratch, plan->forward_scratch_bytes, LS_MEM_ACTIVATIONS);
     call->scratch = NULL;
     return LS_OK;
+}
+
+/* What can be formed again is not held; see rebuild() in backward.c. */
+static bool is_held(const ls_node *call, int i)
+{
+    const ls_node *maker = call->in[i]->node;
+
+    return call->saves & (1u << i) && !(maker && maker->op->rebuilds && !maker->consumed);
 }
 
 static void link_call(ls_tape *tape, ls_node *call)
@@ -294,10 +327,14 @@ static void link_call(ls_tape *tape, ls_node *call)
     call->out->node          = call;
     call->out->requires_grad = true;
     for (int i = 0; i < call->n_in; i++)
-        if (call->saves & (1u << i))
+        if (is_held(call, i)) {
+            call->held |= 1u << i;
             ls__tensor_hold(call->in[i]);
-    if (call->saves & LS_SAVE_OUT)
+        }
+    if (call->saves & LS_SAVE_OUT) {
+        call->held |= LS_SAVE_OUT;
         ls__tensor_hold(call->out);
+    }
     call->prev = tape->last;
     tape->last = call;
 }
@@ -335,10 +372,8 @@ ls_tensor *ls_tape_apply(ls_tape *tape, const ls_op *op, ls_tensor *const *in, i
     ls_status status = take_inputs(tape, call, in, n_in);
     if (!status)
         status = perform(tape, call);
-    if (status || !call->recorded) {
-        ls_storage_release(call->aux);
-        call->aux = NULL;
-    }
+    if (status || !call->recorded)
+        ls__call_release(call);
     if (status)
         return ls_tape_fail(tape, status);
     if (call->recorded)

@@ -10,6 +10,7 @@
 #ifndef LS_AUTOGRAD_TAPE_IMPL_H
 #define LS_AUTOGRAD_TAPE_IMPL_H
 
+#include "autograd/profile.h"
 #include "autograd/tape.h"
 
 typedef struct ls__cell {
@@ -40,6 +41,7 @@ struct ls_tape {
     ls__leaf    *leaves;
     ls_leaf_hook on_leaf;
     void        *on_leaf_context;
+    ls_profile  *profile; /* NULL: no one asks */
 };
 
 /* Zeroed memory that lives until the tape is reset; NULL makes the tape fail. */
@@ -50,6 +52,12 @@ ls_tensor *ls__tape_header(ls_tape *tape, ls_dtype dtype, ls_shape shape);
 
 /* Records a call that infer and forward have no part in (boundary, recompute). */
 ls_node *ls__tape_record(ls_tape *tape, const ls_op *op, ls_tensor *in, ls_tensor *out);
+
+/* Releases what a call owns beside its tensors. */
+void ls__call_release(ls_node *call);
+
+/* Room for t's gradient, contents undefined; NULL (ENOMEM). */
+ls_storage *ls__new_grad(const ls_tensor *t);
 
 void ls__tensor_hold(ls_tensor *t);
 void ls__tensor_let_go(ls_tensor *t);
@@ -69,5 +77,11 @@ ls_status ls__grad_open(ls_tensor *t, ls_grad *out);
 
 /* t's gradient becomes, or grows by, the given one (shared where that is possible). */
 ls_status ls__grad_pass(ls_tensor *t, ls_storage *grad);
+
+/* profile.c: seconds now (0 without a profile), and what went by since, to an operator's row.
+ */
+double ls__profile_now(const ls_tape *tape);
+void   ls__profile_forward(const ls_tape *tape, const ls_op *op, double since);
+void   ls__profile_backward(const ls_tape *tape, const ls_op *op, double since);
 
 #endif

@@ -47,9 +47,11 @@ typedef struct {
     size_t                 n_optimizer;
     int64_t                step;
 } ls_training_state;
-LS_MUST_CHECK ls_status ls_state_sha256(const ls_training_state *state, char hex[LS_SHA256_HEX]);
+LS_MUST_CHECK ls_status ls_state_sha256(const ls_training_state *state,
+                                        char                     hex[LS_SHA256_HEX]);
 
-/* ls_params_sha256 of an open file, whatever its dtypes; reads all of it, through a buffer of 1 MiB. */
+/* ls_params_sha256 of an open file, whatever its dtypes; reads all of it, through a buffer of 1
+ * MiB. */
 LS_MUST_CHECK ls_status ls_params_file_sha256(const ls_safetensors *file,
                                               char                  hex[LS_SHA256_HEX]);
 

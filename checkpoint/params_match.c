@@ -5,12 +5,13 @@
  * the first ten and counts the rest; when the names differ by a well-known prefix alone, it
  * says so.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/strbuf.h"
 #include "checkpoint/params_impl.h"
 #include "core/alloc.h"
+#include "core/strbuf.h"
 
 enum { LISTED = 10 };
 
@@ -18,7 +19,7 @@ typedef struct {
     const ls_safetensors  *file;
     const ls_named_tensor *list; /* sorted */
     size_t                 n;
-    ls_strbuf                text;
+    ls_strbuf              text;
     size_t                 differences, missing;
 } matching;
 
@@ -56,7 +57,7 @@ static void add_missing(matching *m, const ls_named_tensor *wanted)
     m->missing++;
     if (begin_difference(m))
         ls_strbuf_format(&m->text, "missing '%s' %s", ls_st_print_name(wanted->name, &name),
-                       ls_shape_print(&wanted->tensor->shape, &shape));
+                         ls_shape_print(&wanted->tensor->shape, &shape));
 }
 
 static void add_unexpected(matching *m, const ls_st_entry *found)
@@ -66,7 +67,7 @@ static void add_unexpected(matching *m, const ls_st_entry *found)
 
     if (begin_difference(m))
         ls_strbuf_format(&m->text, "unexpected '%s' %s", ls_st_print_name(found->name, &name),
-                       ls_st_print_shape(found->dim, found->ndim, &shape));
+                         ls_st_print_shape(found->dim, found->ndim, &shape));
 }
 
 static bool same_shape(const ls_st_entry *e, const ls_shape *shape)
@@ -88,12 +89,12 @@ static void compare(matching *m, const ls_named_tensor *wanted, const ls_st_entr
 
     if (!same_shape(found, &wanted->tensor->shape) && begin_difference(m))
         ls_strbuf_format(&m->text, "'%s' has shape %s, expected %s",
-                       ls_st_print_name(found->name, &name),
-                       ls_st_print_shape(found->dim, found->ndim, &has),
-                       ls_shape_print(&wanted->tensor->shape, &want));
+                         ls_st_print_name(found->name, &name),
+                         ls_st_print_shape(found->dim, found->ndim, &has),
+                         ls_shape_print(&wanted->tensor->shape, &want));
     if (strcmp(found->dtype, dtype) != 0 && begin_difference(m))
         ls_strbuf_format(&m->text, "'%s' is %s, expected %s",
-                       ls_st_print_name(found->name, &name), found->dtype, dtype);
+                         ls_st_print_name(found->name, &name), found->dtype, dtype);
 }
 
 static void walk(matching *m)
@@ -112,17 +113,13 @@ static void walk(matching *m)
     }
 }
 
-/* A tensor of the file that is called prefix + name; bounded by the longest name of a file. */
+/* A tensor of the file that is called prefix + name, which no file has beyond 1024 bytes. */
 static bool has_prefixed(const matching *m, const char *prefix, const char *name)
 {
-    char   both[LS_ST_MAX_NAME + 1];
-    size_t head = strlen(prefix), tail = strlen(name);
+    char both[LS_ST_MAX_NAME + 1];
+    int  bytes = snprintf(both, sizeof both, "%s%s", prefix, name);
 
-    if (tail >= sizeof both - head)
-        return false;
-    memcpy(both, prefix, head);
-    memcpy(both + head, name, tail + 1);
-    return ls_safetensors_find(m->file, both) != NULL;
+    return bytes > 0 && (size_t)bytes < sizeof both && ls_safetensors_find(m->file, both);
 }
 
 static bool has_without(const matching *m, const char *prefix, const char *name)
@@ -153,7 +150,8 @@ static void add_hint(matching *m)
         if (count_explained(m, prefixes[i], has_prefixed) == m->missing)
             ls_strbuf_format(&m->text, "; the file's names begin with '%s'", prefixes[i]);
         else if (count_explained(m, prefixes[i], has_without) == m->missing)
-            ls_strbuf_format(&m->text, "; the file's names lack the beginning '%s'", prefixes[i]);
+            ls_strbuf_format(&m->text, "; the file's names lack the beginning '%s'",
+                             prefixes[i]);
         else
             continue;
         return;

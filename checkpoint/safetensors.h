@@ -12,7 +12,8 @@
  * accepts what the format's reference reader accepts, except for the following, which would
  * have two meanings or do not fit here: duplicate names of tensors or of metadata, names that
  * are empty, hold a NUL or exceed 1024 bytes, more than 2^20 tensors, more than 8 dimensions,
- * a tensor written as a JSON array, a dtype written as a JSON object.
+ * a tensor written as a JSON array, a dtype written as a JSON object.  (It passes over numbers
+ * in unknown keys without their value, so one beyond the range of a double is not refused.)
  *
  * The writer sorts as the reference does (larger dtypes first, then by name), aligns the data
  * to 8 bytes, and replaces the old file only when the new one is whole and on the disk.

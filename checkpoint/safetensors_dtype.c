@@ -75,14 +75,11 @@ const char *ls_st_print_name(const char *name, ls_st_name_text *buffer)
 
 const char *ls_st_print_shape(const uint64_t *dim, int ndim, ls_st_shape_text *buffer)
 {
-    char  *out  = buffer->text;
-    size_t left = sizeof buffer->text;
+    size_t used = 0;
 
-    for (int i = 0; i < ndim; i++) {
-        int n = snprintf(out, left, "%s%llu", i ? "," : "(", (unsigned long long)dim[i]);
-        out += n;
-        left -= (size_t)n;
-    }
-    snprintf(out, left, "%s", ndim ? ")" : "()");
+    for (int i = 0; i < ndim; i++)
+        used += (size_t)snprintf(buffer->text + used, sizeof buffer->text - used, "%s%llu",
+                                 i ? "," : "(", (unsigned long long)dim[i]);
+    snprintf(buffer->text + used, sizeof buffer->text - used, "%s", ndim ? ")" : "()");
     return buffer->text;
 }

@@ -48,7 +48,7 @@ ls_status ls_st_header_length(const char *path, const unsigned char prefix[8],
     if (n > file_bytes - 8)
         return ls_fail(LS_EFORMAT,
                        "%s: truncated in its header: expected at least %llu bytes, found %llu",
-                       path, (unsigned long long)(n + 8), (unsigned long long)file_bytes);
+                       path, (unsigned long long)n + 8, (unsigned long long)file_bytes);
     *length = n;
     return LS_OK;
 }

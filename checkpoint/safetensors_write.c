@@ -10,9 +10,9 @@
 
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/json_scan.h"
-#include "core/strbuf.h"
 #include "checkpoint/safetensors.h"
 #include "core/alloc.h"
+#include "core/strbuf.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are written as they lie");
 
@@ -111,7 +111,7 @@ static void add_tensor(ls_strbuf *text, const ls_st_source *t, uint64_t begin, u
     for (int i = 0; i < t->ndim; i++)
         ls_strbuf_format(text, "%s%llu", i ? "," : "", (unsigned long long)t->dim[i]);
     ls_strbuf_format(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
-                   (unsigned long long)end);
+                     (unsigned long long)end);
 }
 
 /* The whole header, its length in front. */
@@ -168,7 +168,7 @@ ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, si
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
     ls_strbuf header = {0};
-    placed *order  = ls_calloc(n, sizeof *order);
+    placed   *order  = ls_calloc(n, sizeof *order);
 
     if (!order)
         return ls_fail_in(LS_ENOMEM, "%s", path);

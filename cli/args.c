@@ -64,8 +64,8 @@ static ls_status take_operand(cursor *c, const char *word)
     if (!c->table->operand_to)
         return ls_fail(LS_ECONFIG, "%s: unexpected argument '%s'", c->table->command, word);
     if (*c->table->operand_to)
-        return ls_fail(LS_ECONFIG, "%s: one %s expected, found '%s' and '%s'", c->table->command,
-                       c->table->operand, *c->table->operand_to, word);
+        return ls_fail(LS_ECONFIG, "%s: one %s expected, found '%s' and '%s'",
+                       c->table->command, c->table->operand, *c->table->operand_to, word);
     *c->table->operand_to = word;
     return LS_OK;
 }
@@ -89,7 +89,7 @@ ls_status ls_args_parse(const ls_arg_table *table, int argc, char **argv)
         else
             status = take_operand(&c, word);
     }
-    if (!status && table->operand_to && !*table->operand_to)
+    if (!status && table->operand_to && !*table->operand_to && !table->optional)
         return ls_fail(LS_ECONFIG, "%s: %s is missing; see lockstep %s --help", table->command,
                        table->operand, table->command);
     return status;

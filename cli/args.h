@@ -16,7 +16,7 @@ typedef struct {
 } ls_arg_list;
 
 typedef struct {
-    const char *name;  /* "--set" */
+    const char *name;   /* "--set" */
     char        letter; /* of a short form, 0: none */
     ls_arg_kind kind;
     void       *to; /* bool *, const char **, ls_arg_list * */
@@ -28,7 +28,8 @@ typedef struct {
     int           n_args;
     const char   *operand; /* what the one position is called, "CONFIG" */
     const char  **operand_to;
-    bool         *help; /* --help and -h; nothing is required then */
+    bool          optional; /* the position may be left out */
+    bool         *help;     /* --help and -h; nothing is required then */
 } ls_arg_table;
 
 /* ECONFIG, naming the command and the argument, for anything the table does not know. */

@@ -14,15 +14,16 @@
 #include "cli/train.h"
 #include "core/json.h"
 
-static const char help[] =
-    "usage: lockstep eval CHECKPOINT [--data FILE]\n"
-    "\n"
-    "Prints {\"loss\", \"perplexity\", \"tokens\"} over all whole sequences of FILE, or else of the\n"
-    "validation data that the checkpoint's config names.  CHECKPOINT is a .safetensors file of\n"
-    "Lockstep's, or a run directory.\n"
-    "\n"
-    "  --data FILE   text, plain or .gz\n"
-    "  -h, --help    this text\n";
+static const char help[] = "usage: lockstep eval CHECKPOINT [--data FILE]\n"
+                           "\n"
+                           "Prints {\"loss\", \"perplexity\", \"tokens\"} over all whole "
+                           "sequences of FILE, or else of the\n"
+                           "validation data that the checkpoint's config names.  CHECKPOINT is "
+                           "a .safetensors file of\n"
+                           "Lockstep's, or a run directory.\n"
+                           "\n"
+                           "  --data FILE   text, plain or .gz\n"
+                           "  -h, --help    this text\n";
 
 typedef struct {
     const char *checkpoint, *data;
@@ -44,8 +45,8 @@ static ls_status parse(arguments *a, int argc, char **argv)
 
 /* The tokens to evaluate: of --data, or the validation part of the config's data. */
 typedef struct {
-    ls_dataset    set;
-    ls_tokens     own;
+    ls_dataset       set;
+    ls_tokens        own;
     const ls_tokens *tokens;
 } eval_data;
 
@@ -54,7 +55,8 @@ static ls_status load_validation(const ls_opened_model *m, eval_data *d)
     ls_dataset_opts opts = ls_dataset_opts_of(&m->cfg);
 
     if (!opts.val.count && opts.val_fraction == 0)
-        return ls_fail(LS_ECONFIG, "%s: its config has no validation data; name a text with --data",
+        return ls_fail(LS_ECONFIG,
+                       "%s: its config has no validation data; name a text with --data",
                        m->path);
     opts.tokenizer_json = m->tokenizer_json;
     d->tokens           = &d->set.val;
@@ -66,18 +68,18 @@ static ls_status load_tokens(const ls_opened_model *m, const char *path, eval_da
     if (!path)
         return load_validation(m, d);
     d->tokens = &d->own;
-    return ls_blame_config(
-        ls_dataset_load_tokens((ls_paths){&path, 1}, m->tokenizer, (int32_t)m->vocab_size, &d->own));
+    return ls_blame_config(ls_dataset_load_tokens((ls_paths){&path, 1}, m->tokenizer,
+                                                  (int32_t)m->vocab_size, &d->own));
 }
 
 static ls_status evaluate(const ls_opened_model *m, const eval_data *d)
 {
-    ls_evaluation e    = {.model   = m->model,
-                          .tape    = ls_tape_new(),
-                          .tokens  = d->tokens,
-                          .context = m->cfg.model.context,
-                          .micro   = m->cfg.batch.micro};
-    double        loss = 0;
+    ls_evaluation e      = {.model   = m->model,
+                            .tape    = ls_tape_new(),
+                            .tokens  = d->tokens,
+                            .context = m->cfg.model.context,
+                            .micro   = m->cfg.batch.micro};
+    double        loss   = 0;
     int64_t       tokens = 0;
     char          loss_text[LS_JSON_DOUBLE_BYTES], perplexity[LS_JSON_DOUBLE_BYTES];
     ls_status     status = e.tape ? ls_evaluate(&e, &loss, &tokens) : LS_ENOMEM;

@@ -29,7 +29,8 @@ void ls_stop_compute(void)
 
 ls_status ls_blame_config(ls_status status)
 {
-    return status == LS_EIO || status == LS_EFORMAT || status == LS_ESHAPE || status == LS_EINVAL
+    return status == LS_EIO || status == LS_EFORMAT || status == LS_ESHAPE ||
+                   status == LS_EINVAL
                ? LS_ECONFIG
                : status;
 }

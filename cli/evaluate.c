@@ -20,8 +20,8 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
     return ls_module_call_with(model, tape, inputs, targets);
 }
 
-static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler, int64_t sequences,
-                            ls_exact_sum *sum)
+static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler,
+                            int64_t sequences, ls_exact_sum *sum)
 {
     for (int64_t q = 0; q < sequences; q += e->micro) {
         int64_t n = sequences - q < e->micro ? sequences - q : e->micro;
@@ -40,8 +40,7 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
 {
     ls_sampler   sampler;
     ls_exact_sum sum;
-    ls_status    status =
-        ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
+    ls_status status = ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
 
     if (status)
         return status;

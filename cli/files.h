@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "core/strbuf.h"
 #include "checkpoint/safetensors.h"
+#include "core/strbuf.h"
 
 enum { LS_MAX_FILES = 2 };
 

@@ -19,9 +19,9 @@ void                    ls_metrics_close(ls_metrics *m); /* NULL is allowed */
 
 typedef struct {
     ls_step_result step;
-    int64_t        tokens;         /* since step 1 */
-    double         tokens_per_s;   /* since the line before */
-    double         step_ms;        /* mean of the steps since the line before */
+    int64_t        tokens;       /* since step 1 */
+    double         tokens_per_s; /* since the line before */
+    double         step_ms;      /* mean of the steps since the line before */
     ls_mem_stats   mem;
     int64_t        rss; /* bytes resident */
 } ls_metrics_line;

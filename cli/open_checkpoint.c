@@ -18,7 +18,8 @@ static ls_status copy_metadata(const ls_safetensors *file, const char *key, char
     const char *value = ls_safetensors_metadata(file, key);
 
     if (!value)
-        return ls_fail(LS_EFORMAT, "%s: no \"%s\" in its metadata; it was not written by lockstep",
+        return ls_fail(LS_EFORMAT,
+                       "%s: no \"%s\" in its metadata; it was not written by lockstep",
                        file->path, key);
     *out = ls_strdup(value);
     return *out ? LS_OK : LS_ENOMEM;
@@ -27,8 +28,8 @@ static ls_status copy_metadata(const ls_safetensors *file, const char *key, char
 /* The stored config, with the threads of this machine. */
 static ls_status read_metadata(const ls_safetensors *file, ls_opened_model *m)
 {
-    char       threads[48];
-    const char *set = threads;
+    char        threads[48];
+    const char *set    = threads;
     char       *config = NULL;
     ls_status   status = copy_metadata(file, "config", &config);
 
@@ -54,7 +55,7 @@ static ls_status fill_model(ls_opened_model *m)
 {
     int n;
 
-    m->model = ls_model_new(&m->cfg, m->vocab_size);
+    m->model              = ls_model_new(&m->cfg, m->vocab_size);
     ls_named_tensor *list = m->model ? ls_module_list(m->model, false, &n) : NULL;
     if (!list)
         return LS_ENOMEM;

@@ -9,12 +9,12 @@
 #include "nn/module.h"
 
 typedef struct {
-    char             *path; /* of the file */
-    ls_config         cfg;
-    char             *tokenizer_json;
-    ls_tokenizer     *tokenizer;
-    int64_t           vocab_size; /* rows of the embedding */
-    ls_module        *model;
+    char         *path; /* of the file */
+    ls_config     cfg;
+    char         *tokenizer_json;
+    ls_tokenizer *tokenizer;
+    int64_t       vocab_size; /* rows of the embedding */
+    ls_module    *model;
 } ls_opened_model;
 
 /*

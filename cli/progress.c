@@ -19,31 +19,30 @@ double ls_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double ls_measure_sgemm(void)
+double ls_measure_sgemm(int side, int rounds)
 {
-    enum { SIDE = 512, ROUNDS = 5 };
-    size_t       bytes = 3u * SIDE * SIDE * sizeof(ls_real);
-    ls_real     *x     = ls_mem_alloc(bytes, LS_MEM_OTHER);
-    double       best  = 0;
-    ls_gemm_args g     = {.m     = SIDE,
-                          .n     = SIDE,
-                          .k     = SIDE,
-                          .alpha = 1,
-                          .a     = x,
-                          .lda   = SIDE,
-                          .ldb   = SIDE,
-                          .ldc   = SIDE};
+    size_t       elements = (size_t)side * (size_t)side, bytes = 3 * elements * sizeof(ls_real);
+    ls_real     *x    = ls_mem_alloc(bytes, LS_MEM_OTHER);
+    double       best = 0;
+    ls_gemm_args g    = {.m     = side,
+                         .n     = side,
+                         .k     = side,
+                         .alpha = 1,
+                         .a     = x,
+                         .lda   = side,
+                         .ldb   = side,
+                         .ldc   = side};
 
     if (!x)
         return 0;
-    for (size_t i = 0; i < bytes / sizeof *x; i++)
+    for (size_t i = 0; i < 3 * elements; i++)
         x[i] = (ls_real)0.5;
-    g.b = x + SIDE * SIDE;
-    g.c = x + 2 * SIDE * SIDE;
-    for (int i = 0; i < ROUNDS; i++) {
+    g.b = x + elements;
+    g.c = x + 2 * elements;
+    for (int i = 0; i < rounds; i++) {
         double start = ls_now();
         ls_gemm(&g);
-        double rate = 2.0 * SIDE * SIDE * SIDE / (ls_now() - start);
+        double rate = 2 * (double)elements * side / (ls_now() - start);
         best        = rate > best ? rate : best;
     }
     ls_mem_free(x, bytes, LS_MEM_OTHER);

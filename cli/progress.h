@@ -2,8 +2,8 @@
  * progress.h - what a person sees of a run.
  *
  * On a terminal the last line lives: it is rewritten as steps pass, and a line an evaluation or
- * warning scrolls above it.  Elsewhere (or with log.progress "plain") it is a line a logged step.
- * All lines but the living one go to log.txt too, through the log.
+ * warning scrolls above it.  Elsewhere (or with log.progress "plain") it is a line a logged
+ * step. All lines but the living one go to log.txt too, through the log.
  */
 #ifndef LS_CLI_PROGRESS_H
 #define LS_CLI_PROGRESS_H
@@ -28,8 +28,9 @@ typedef struct {
 /* Seconds on a clock that never jumps. */
 double ls_now(void);
 
-/* Flops a second of a 512^3 sgemm on the pool in use: the best of a few, about 20 ms in all. */
-double ls_measure_sgemm(void);
+/* Flops a second of a side^3 sgemm on the pool in use: the best of some rounds; 0: no memory.
+ */
+double ls_measure_sgemm(int side, int rounds);
 
 /* A step is done; logged says that its line belongs to the log. */
 void ls_progress_step(ls_progress *p, const ls_metrics_line *line, bool logged);

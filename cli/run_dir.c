@@ -16,10 +16,11 @@
 
 enum { MOST_PREVIOUS = 100000 };
 
-/* What a run leaves behind, in any version (docs/contract of files); nothing else is touched. */
-static const char *const files[] = {"config.json",  "log.txt",     "metrics.jsonl",
-                                    "summary.json", "params.safetensors", "trace.json",
-                                    "report.html",  "checkpoints"};
+/* What a run leaves behind, in any version (docs/contract of files); nothing else is touched.
+ */
+static const char *const files[] = {
+    "config.json",        "log.txt",    "metrics.jsonl", "summary.json",
+    "params.safetensors", "trace.json", "report.html",   "checkpoints"};
 enum { N_FILES = sizeof files / sizeof *files };
 
 char *ls_run_dir_path(const char *dir, const char *name)
@@ -95,7 +96,8 @@ static ls_status new_previous(const char *dir, char **out)
         int error = errno;
         free(path);
         if (error != EEXIST)
-            return ls_fail(LS_EIO, "%s/previous-%d cannot be made: %s", dir, i, strerror(error));
+            return ls_fail(LS_EIO, "%s/previous-%d cannot be made: %s", dir, i,
+                           strerror(error));
     }
     return ls_fail(LS_EIO, "%s holds %d earlier runs already", dir, MOST_PREVIOUS);
 }

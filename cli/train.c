@@ -152,7 +152,7 @@ static void start_progress(run *r)
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
     };
     if (!r->progress.silent)
-        r->progress.peak_flops = ls_measure_sgemm();
+        r->progress.peak_flops = ls_measure_sgemm(512, 5);
     ls_mem_reset_peaks(); /* of the steps, not of loading and measuring */
     r->progress.started = r->logged_at = ls_now();
 }
@@ -335,7 +335,6 @@ ls_status ls_train(const ls_config *cfg, int *signal)
 ls_status ls_train_dry_run(const ls_config *cfg)
 {
     ls_status status = check_supported(cfg);
-    int64_t   vocab  = ls_model_vocab_size(cfg);
 
     if (status)
         return status;
@@ -344,7 +343,7 @@ ls_status ls_train_dry_run(const ls_config *cfg)
     status = ls_dataset_load(&opts, &data);
     if (status)
         return ls_blame_config(status);
-    vocab            = data.vocab_size;
+    int64_t    vocab = data.vocab_size;
     ls_module *model = ls_model_new(cfg, vocab);
     char      *json  = ls_config_json(cfg);
     if (model && json) {

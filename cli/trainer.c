@@ -287,6 +287,11 @@ ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
                            state);
 }
 
+void ls_trainer_set_profile(ls_trainer *t, ls_profile *profile)
+{
+    ls_tape_set_profile(t->tape, profile);
+}
+
 int64_t ls_trainer_vocab_size(const ls_trainer *t)
 {
     return t->data.vocab_size;

@@ -7,6 +7,7 @@
 #ifndef LS_CLI_TRAINER_H
 #define LS_CLI_TRAINER_H
 
+#include "autograd/profile.h"
 #include "cli/config.h"
 #include "core/sha256.h"
 #include "data/dataset.h"
@@ -15,8 +16,8 @@
 typedef struct ls_trainer ls_trainer;
 
 typedef struct {
-    int64_t step;      /* from 1 */
-    double  loss;      /* mean over the step's tokens, before the update */
+    int64_t step; /* from 1 */
+    double  loss; /* mean over the step's tokens, before the update */
     double  lr;
     double  grad_norm; /* of the mean loss's gradient, before clipping */
     int64_t tokens;    /* that counted, in this step */
@@ -49,8 +50,11 @@ LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *p
 LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params[LS_SHA256_HEX],
                                           char state[LS_SHA256_HEX]);
 
-int64_t ls_trainer_vocab_size(const ls_trainer *trainer);
-int64_t ls_trainer_parameter_count(const ls_trainer *trainer);
+/* Adds the operators' times to profile from here on; NULL: no longer. */
+void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
+
+int64_t           ls_trainer_vocab_size(const ls_trainer *trainer);
+int64_t           ls_trainer_parameter_count(const ls_trainer *trainer);
 const ls_dataset *ls_trainer_data(const ls_trainer *trainer);
 
 #endif

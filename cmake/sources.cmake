@@ -13,16 +13,12 @@ set(LS_SOURCES
   core/rng.c
   core/sha256.c
   core/strbuf.c
-  core/strbuf.c
-  core/strbuf.c
-  core/strbuf.c
   core/tensor.c
   core/thread.c
   core/tree_sum.c
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
-  core/kernels/columns.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
@@ -38,6 +34,7 @@ set(LS_SOURCES
   autograd/backward.c
   autograd/boundary.c
   autograd/op.c
+  autograd/profile.c
   autograd/recompute.c
   autograd/tape.c
   # autograd: operators
@@ -103,6 +100,7 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/cmd_bench.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_init.c

@@ -6,6 +6,7 @@
  * the next request of that class takes it from there.  Blocks go back to the system only by
  * ls_mem_trim().  Charged bytes are those of the class, which is what the block really takes.
  */
+#define _DEFAULT_SOURCE /* madvise */
 #include "core/alloc.h"
 
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     ALIGNMENT = 64,
@@ -22,6 +24,12 @@ enum {
     MIN_SHIFT = 6,
     CLASSES   = (48 - MIN_SHIFT) * STEPS
 };
+
+/*
+ * Blocks from HUGE_FROM bytes on ask for huge pages, where the system gives them on request: a
+ * product that packs a matrix then misses the TLB less.
+ */
+enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 4 << 20 };
 
 typedef struct free_block {
     struct free_block *next;
@@ -106,6 +114,18 @@ static void trim_locked(void)
         }
 }
 
+static void *from_system(size_t bytes)
+{
+    if (bytes < HUGE_FROM)
+        return aligned_alloc(ALIGNMENT, bytes);
+    void *block = aligned_alloc(HUGE_PAGE, bytes);
+#ifdef MADV_HUGEPAGE
+    if (block && madvise(block, bytes, MADV_HUGEPAGE))
+        return block; /* a wish that was not granted */
+#endif
+    return block;
+}
+
 /* A block of class c from the cache or the system; NULL when neither has one. */
 static void *take_locked(int c)
 {
@@ -116,10 +136,10 @@ static void *take_locked(int c)
         return b;
     }
     size_t bytes = class_bytes(c);
-    void  *block = aligned_alloc(ALIGNMENT, bytes);
+    void  *block = from_system(bytes);
     if (!block) {
         trim_locked();
-        block = aligned_alloc(ALIGNMENT, bytes);
+        block = from_system(bytes);
     }
     if (block)
         heap.stats.reserved += (int64_t)bytes;

@@ -56,6 +56,7 @@ typedef struct ls_tensor {
     ls_node    *node;    /* the call that made it, NULL for a leaf */
     int         holds;   /* of a tape's tensor: its scope and the nodes that need the value */
     bool        scoped;  /* its scope still holds it */
+    bool        rebuilt; /* formed again in backward; goes with the call that made it */
     bool        marked;  /* on a path to the loss, during backward */
     int         pending; /* of a leaf: uses whose gradients have not arrived, during backward */
     ls_storage *grad_before; /* of a leaf: what earlier backwards left, during backward */

@@ -50,6 +50,13 @@ static inline bool test_close(double got, double want, double bound, const char 
     return ok;
 }
 
+/* Bits on purpose: -0 is not 0 here, and a NaN is itself. */
+static inline bool test_bits(const void *a, const void *b, size_t bytes, const char *file, int line,
+                             const char *what)
+{
+    return test_note(!memcmp(a, b, bytes), file, line, what);
+}
+
 /* The failure has this status and its message holds this text. */
 static inline bool test_failure(ls_status got, ls_status want, const char *text,
                                 const char *file, int line, const char *what)
@@ -66,7 +73,7 @@ static inline bool test_failure(ls_status got, ls_status want, const char *text,
 #define CHECK_CLOSE(got, want, bound) \
     test_close((double)(got), (double)(want), (bound), __FILE__, __LINE__, #got " ~ " #want)
 #define CHECK_BITS(a, b, bytes) \
-    test_note(!memcmp((a), (b), (bytes)), __FILE__, __LINE__, "bits of " #a " == " #b)
+    test_bits((a), (b), (bytes), __FILE__, __LINE__, "bits of " #a " == " #b)
 #define CHECK_FAILS(call, status, text) \
     test_failure((call), (status), (text), __FILE__, __LINE__, #call)
 

@@ -1,19 +1,9 @@
 /*
  * activation.c - relu, gelu (both forms), silu and tanh: one rule over a table of functions.
  */
+#include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "core/kernels/elementwise.h"
-
-static ls_status infer(const ls_node *call, ls_plan *plan)
-{
-    const ls_tensor *x = call->in[0];
-
-    if (x->dtype != LS_REAL)
-        return ls_fail(LS_ESHAPE, "%s: dtype %s", call->op->name, ls_dtype_name(x->dtype));
-    plan->shape = x->shape;
-    plan->dtype = LS_REAL;
-    return LS_OK;
-}
 
 static ls_activation function_of(const ls_node *call)
 {
@@ -36,10 +26,11 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
 #define ACTIVATION(name_, function)                                                     \
     const ls_op ls_op_##name_ = {.name     = #name_,                                    \
                                  .n_in     = 1,                                         \
-                                 .infer    = infer,                                     \
+                                 .infer    = ls__infer_same,                            \
                                  .forward  = forward,                                   \
                                  .backward = backward,                                  \
-                                 .saves    = LS_SAVE_IN0};                                 \
+                                 .saves    = LS_SAVE_IN0,                               \
+                                 .rebuilds = true};                                     \
     ls_tensor  *ls_##name_(ls_tape *tape, ls_tensor *x)                                 \
     {                                                                                   \
         return ls_tape_apply(tape, &ls_op_##name_, &x, 1, &(ls_attr){.i = {function}}); \

@@ -6,7 +6,6 @@
  */
 #include "autograd/ops.h"
 #include "autograd/ops/broadcast_impl.h"
-#include "core/kernels/columns.h"
 #include "core/kernels/elementwise.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
@@ -32,8 +31,12 @@ static void forward(ls_node *call)
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
 {
     if (din[1].data)
-        ls_k_column_sums(din[1].data, dout, ls__broadcast_rows(call),
-                         ls_tensor_numel(call->in[1]), din[1].add, call->scratch);
+        ls_k_columns(&(ls_columns){.y       = din[1].data,
+                                   .a       = dout,
+                                   .rows    = ls__broadcast_rows(call),
+                                   .n       = ls_tensor_numel(call->in[1]),
+                                   .add     = din[1].add,
+                                   .scratch = call->scratch});
 }
 
 const ls_op ls_op_add = {.name     = "add",

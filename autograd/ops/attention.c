@@ -41,7 +41,7 @@ static void arguments_of(const ls_node *call, arguments *x)
                                      .d       = s.d,
                                      .qkv     = ls_reals(call->in[0]),
                                      .out     = ls_reals(call->out),
-                                     .lse     = call->aux->data,
+                                     .lse     = ls_aux(call),
                                      .dropout = drops ? &x->dropout : NULL};
 }
 

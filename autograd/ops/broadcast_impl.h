@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "autograd/op.h"
-#include "core/kernels/columns.h"
+#include "core/kernels/reduce.h"
 
 /* How often b stands in a. */
 static inline int64_t ls__broadcast_rows(const ls_node *call)
@@ -18,8 +18,7 @@ static inline int64_t ls__broadcast_rows(const ls_node *call)
 
 static inline size_t ls__broadcast_scratch(const ls_node *call)
 {
-    return (size_t)ls_k_column_scratch(ls__broadcast_rows(call), ls_tensor_numel(call->in[1])) *
-           sizeof(ls_real);
+    return ls_k_columns_scratch(ls__broadcast_rows(call), ls_tensor_numel(call->in[1]));
 }
 
 static inline ls_status ls__infer_broadcast(const ls_node *call, ls_plan *plan)

@@ -38,7 +38,7 @@ static void forward(ls_node *call)
 {
     ls_scored s = scored_of(call);
 
-    ls_k_cross_entropy(call->scratch, call->aux->data, &s);
+    ls_k_cross_entropy(call->scratch, ls_aux(call), &s);
     ls__set_wide(call->out, ls_k_add_losses(0, call->scratch, s.rows));
 }
 
@@ -47,7 +47,7 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
     ls_scored s = scored_of(call);
 
     if (din[0].data)
-        ls_k_cross_entropy_backward(din[0].data, call->aux->data, &s, dout[0], din[0].add);
+        ls_k_cross_entropy_backward(din[0].data, ls_aux(call), &s, dout[0], din[0].add);
 }
 
 const ls_op ls_op_cross_entropy = {.name     = "cross_entropy",

@@ -2,14 +2,15 @@
  * head_cross_entropy.c - the head's product and the cross-entropy in one, in chunks of rows.
  *
  * N tokens, C channels, V vocabulary.  A chunk's logits exist only while the chunk is worked
- * on; backward forms them again from x, W and the log-sum-exp that forward kept:
+ * on.  Where gradients are wanted, forward forms them from the same chunk, for dout = 1; so
+ * nothing is computed twice and backward only hands them over (see ls_plan's early):
  *
- *     dlogits = (softmax(x W^T) - onehot) dout,   dx = dlogits W,   dW = sum of dlogits^T x
+ *     dlogits = softmax(x W^T) - onehot,   dx = dlogits W,   dW = sum of dlogits^T x
  *
  * Chunk sizes depend on the shapes alone, chunks follow each other in row order.
  */
+#include "autograd/op_impl.h"
 #include "autograd/ops.h"
-#include "autograd/ops/targets_impl.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/softmax.h"
 #include "core/thread.h"
@@ -17,22 +18,29 @@
 enum { X, W, TARGETS };
 
 enum {
-    CHUNK_ELEMENTS = 1 << 20,
-    CHUNK_ROWS     = 64
-}; /* of logits at once; at least so many rows */
+    CHUNK_ELEMENTS = 1 << 24, /* logits at once, about */
+    CHUNK_ROWS     = 64       /* at least; fewer, and a product wastes time on packing W */
+};
 
 typedef struct {
     int64_t n, c, v, rows; /* rows of a chunk */
 } sizes;
 
+/* Chunks of equal size, as far as that goes. */
 static sizes sizes_of(const ls_node *call)
 {
-    const ls_shape *w    = &call->in[W]->shape;
-    int64_t         n    = ls_tensor_numel(call->in[TARGETS]);
-    int64_t         rows = w->dim[0] ? CHUNK_ELEMENTS / w->dim[0] : 1;
+    int64_t v = call->in[W]->shape.dim[0], n = ls_tensor_numel(call->in[TARGETS]);
+    int64_t chunks = ls_block_count(n * v, CHUNK_ELEMENTS);
+    int64_t rows   = chunks ? ls_block_count(n, chunks) : 1;
 
     rows = rows > CHUNK_ROWS ? rows : CHUNK_ROWS;
-    return (sizes){n, w->dim[1], w->dim[0], rows < n ? rows : n};
+    return (sizes){n, call->in[W]->shape.dim[1], v, n > 0 && n < rows ? n : rows};
+}
+
+/* Without rows there is one chunk without rows, which writes gradients of zero. */
+static int64_t chunks_of(const sizes *s)
+{
+    return s->n ? ls_block_count(s->n, s->rows) : 1;
 }
 
 /* Rows of x and the targets' number must agree. */
@@ -56,14 +64,14 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
             ls_dtype_name(call->in[W]->dtype), ls_shape_print(&call->in[W]->shape, &w),
             ls_dtype_name(call->in[TARGETS]->dtype),
             ls_shape_print(&call->in[TARGETS]->shape, &t));
-    sizes s         = sizes_of(call);
-    plan->shape     = LS_SHAPE0;
-    plan->dtype     = LS_REAL;
-    plan->aux_bytes = (size_t)s.n * sizeof(double);
-    plan->forward_scratch_bytes =
-        (size_t)s.rows * ((size_t)s.v * sizeof(ls_real) + sizeof(double));
-    plan->backward_scratch_bytes = (size_t)(s.rows * s.v) * sizeof(ls_real);
-    return ls__check_targets(call, call->in[TARGETS], s.v);
+    sizes  s   = sizes_of(call);
+    size_t row = (size_t)s.v * sizeof(ls_real) + 2 * sizeof(double);
+
+    plan->shape                 = LS_SHAPE0;
+    plan->dtype                 = LS_REAL;
+    plan->early                 = LS_SAVE_IN0 | LS_SAVE_IN1;
+    plan->forward_scratch_bytes = (size_t)s.rows * row;
+    return ls__check_targets(call, TARGETS, s.v, (int32_t)call->attr.i[0]);
 }
 
 /* logits of the rows of a chunk, (b.end - b.first, V) */
@@ -82,35 +90,10 @@ static void chunk_logits(const ls_node *call, const sizes *s, ls_block b, ls_rea
                             .ldc         = s->v});
 }
 
-static ls_scored scored_chunk(const ls_node *call, const sizes *s, ls_block b,
-                              const ls_real *logits)
-{
-    return (ls_scored){logits, ls_ints(call->in[TARGETS]) + b.first, (int32_t)call->attr.i[0],
-                       b.end - b.first, s->v};
-}
-
-static void forward(ls_node *call)
-{
-    sizes    s    = sizes_of(call);
-    double  *loss = call->scratch, *lse = call->aux->data, total = 0;
-    ls_real *logits = (ls_real *)(loss + s.rows);
-
-    for (int64_t i = 0; i < ls_block_count(s.n, s.rows); i++) {
-        ls_block b = ls_block_at(s.n, s.rows, i);
-        chunk_logits(call, &s, b, logits);
-        ls_scored rows = scored_chunk(call, &s, b, logits);
-        ls_k_cross_entropy(loss, lse + b.first, &rows);
-        total = ls_k_add_losses(total, loss, b.end - b.first);
-    }
-    ls_reals(call->out)[0] = (ls_real)total;
-    call->out->wide        = total;
-    call->out->is_wide     = true;
-}
-
 static void chunk_gradients(const ls_node *call, const sizes *s, ls_block b,
-                            const ls_real *dlogits, const ls_grad *din)
+                            const ls_real *dlogits)
 {
-    if (din[X].data)
+    if (call->early[X])
         ls_gemm(&(ls_gemm_args){.m     = b.end - b.first,
                                 .n     = s->c,
                                 .k     = s->v,
@@ -119,10 +102,9 @@ static void chunk_gradients(const ls_node *call, const sizes *s, ls_block b,
                                 .lda   = s->v,
                                 .b     = ls_reals(call->in[W]),
                                 .ldb   = s->c,
-                                .beta  = din[X].add,
-                                .c     = din[X].data + b.first * s->c,
+                                .c     = (ls_real *)call->early[X]->data + b.first * s->c,
                                 .ldc   = s->c});
-    if (din[W].data)
+    if (call->early[W])
         ls_gemm(&(ls_gemm_args){.transpose_a = true,
                                 .m           = s->v,
                                 .n           = s->c,
@@ -132,32 +114,40 @@ static void chunk_gradients(const ls_node *call, const sizes *s, ls_block b,
                                 .lda         = s->v,
                                 .b           = ls_reals(call->in[X]) + b.first * s->c,
                                 .ldb         = s->c,
-                                .beta        = b.first > 0 || din[W].add,
-                                .c           = din[W].data,
+                                .beta        = b.first > 0,
+                                .c           = call->early[W]->data,
                                 .ldc         = s->c});
 }
 
-static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+/* One chunk's losses, joined to the total in row order, and its share of the gradients. */
+static double run_chunk(ls_node *call, const sizes *s, ls_block b, double total)
 {
-    sizes         s      = sizes_of(call);
-    ls_real      *logits = call->scratch;
-    const double *lse    = call->aux->data;
+    double   *loss = call->scratch, *lse = loss + s->rows;
+    ls_real  *logits = (ls_real *)(lse + s->rows);
+    ls_scored rows   = {logits, ls_ints(call->in[TARGETS]) + b.first, (int32_t)call->attr.i[0],
+                        b.end - b.first, s->v};
 
-    for (int64_t i = 0; i < ls_block_count(s.n, s.rows); i++) {
-        ls_block b = ls_block_at(s.n, s.rows, i);
-        chunk_logits(call, &s, b, logits);
-        ls_scored rows = scored_chunk(call, &s, b, logits);
-        ls_k_cross_entropy_backward(logits, lse + b.first, &rows, dout[0], false);
-        chunk_gradients(call, &s, b, logits, din);
+    chunk_logits(call, s, b, logits);
+    ls_k_cross_entropy(loss, lse, &rows);
+    if (call->early[X] || call->early[W]) {
+        ls_k_cross_entropy_backward(logits, lse, &rows, 1, false);
+        chunk_gradients(call, s, b, logits);
     }
+    return ls_k_add_losses(total, loss, rows.rows);
 }
 
-const ls_op ls_op_head_cross_entropy = {.name     = "head_cross_entropy",
-                                        .n_in     = 3,
-                                        .infer    = infer,
-                                        .forward  = forward,
-                                        .backward = backward,
-                                        .saves    = LS_SAVE_IN0 | LS_SAVE_IN1 | LS_SAVE_IN2};
+static void forward(ls_node *call)
+{
+    sizes  s     = sizes_of(call);
+    double total = 0;
+
+    for (int64_t i = 0; i < chunks_of(&s); i++)
+        total = run_chunk(call, &s, ls_block_at(s.n, s.rows, i), total);
+    ls__set_wide(call->out, total);
+}
+
+const ls_op ls_op_head_cross_entropy = {
+    .name = "head_cross_entropy", .n_in = 3, .infer = infer, .forward = forward};
 
 ls_tensor *ls_head_cross_entropy(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *targets,
                                  int32_t ignore)

@@ -3,7 +3,7 @@
  */
 #include "core/kernels/layernorm.h"
 #include "autograd/ops.h"
-#include "core/kernels/columns.h"
+#include "core/kernels/reduce.h"
 
 enum { X, W, B };
 
@@ -33,17 +33,16 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
             return ls_fail(LS_ESHAPE, "layernorm: x %s, %s %s", ls_shape_print(x, &xt),
                            i == W ? "weight" : "bias",
                            ls_shape_print(&call->in[i]->shape, &wt));
-    plan->shape     = *x;
-    plan->dtype     = LS_REAL;
-    plan->aux_bytes = 2 * (size_t)rows_of(call) * sizeof(ls_real);
-    plan->backward_scratch_bytes =
-        2 * (size_t)ls_k_column_scratch(rows_of(call), columns_of(call)) * sizeof(ls_real);
+    plan->shape                  = *x;
+    plan->dtype                  = LS_REAL;
+    plan->aux_bytes              = 2 * (size_t)rows_of(call) * sizeof(double);
+    plan->backward_scratch_bytes = ls_k_columns_scratch(rows_of(call), columns_of(call));
     return LS_OK;
 }
 
 static ls_layernorm_args args_of(const ls_node *call)
 {
-    ls_real *aux = call->aux->data;
+    double *aux = ls_aux(call);
 
     return (ls_layernorm_args){.n    = rows_of(call),
                                .c    = columns_of(call),
@@ -81,7 +80,8 @@ const ls_op ls_op_layernorm = {.name     = "layernorm",
                                .infer    = infer,
                                .forward  = forward,
                                .backward = backward,
-                               .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+                               .saves    = LS_SAVE_INPUTS,
+                               .rebuilds = true};
 
 ls_tensor *ls_layernorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, double eps)
 {

@@ -5,9 +5,9 @@
  * so it costs no pass of its own.
  */
 #include "autograd/ops.h"
-#include "core/kernels/columns.h"
 #include "core/kernels/gather.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/reduce.h"
 
 enum { X, W, B };
 
@@ -40,8 +40,7 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     int64_t m = call->in[W]->shape.dim[0], k = call->in[W]->shape.dim[1];
     if (call->n_in > 2 && call->in[B]->requires_grad)
         plan->backward_scratch_bytes =
-            (size_t)ls_k_column_scratch(ls_tensor_numel(call->in[X]) / (k ? k : 1), m) *
-            sizeof(ls_real);
+            ls_k_columns_scratch(ls_tensor_numel(call->in[X]) / (k ? k : 1), m);
     return LS_OK;
 }
 
@@ -107,7 +106,12 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
                                 .c           = din[W].data,
                                 .ldc         = s.k});
     if (call->n_in > 2 && din[B].data)
-        ls_k_column_sums(din[B].data, dout, s.n, s.m, din[B].add, call->scratch);
+        ls_k_columns(&(ls_columns){.y       = din[B].data,
+                                   .a       = dout,
+                                   .rows    = s.n,
+                                   .n       = s.m,
+                                   .add     = din[B].add,
+                                   .scratch = call->scratch});
 }
 
 const ls_op ls_op_linear = {.name     = "linear",

@@ -30,7 +30,7 @@ static ls_rmsnorm_args arguments_of(const ls_node *call)
 {
     return (ls_rmsnorm_args){.x    = ls_reals(call->in[0]),
                              .w    = ls_reals(call->in[1]),
-                             .rstd = call->aux->data,
+                             .rstd = ls_aux(call),
                              .rows = ls__rows(call->in[0]),
                              .n    = ls__last(call->in[0])};
 }
@@ -56,7 +56,8 @@ const ls_op ls_op_rmsnorm = {.name     = "rmsnorm",
                              .infer    = infer,
                              .forward  = forward,
                              .backward = backward,
-                             .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+                             .saves    = LS_SAVE_IN0 | LS_SAVE_IN1,
+                             .rebuilds = true};
 
 ls_tensor *ls_rmsnorm(ls_tape *tape, ls_tensor *x, ls_tensor *w, double eps)
 {

@@ -38,14 +38,14 @@ static ls_rope_args arguments_of(const ls_node *call)
                           .heads  = heads,
                           .turned = turned,
                           .size   = shape->dim[2] / heads,
-                          .table  = call->aux->data};
+                          .table  = ls_aux(call)};
 }
 
 static void forward(ls_node *call)
 {
     ls_rope_args a = arguments_of(call);
 
-    ls_k_rope_table(call->aux->data, a.time, a.size, call->attr.f[0]);
+    ls_k_rope_table(ls_aux(call), a.time, a.size, call->attr.f[0]);
     ls_k_rope(ls_reals(call->out), ls_reals(call->in[0]), &a);
 }
 

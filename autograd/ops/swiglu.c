@@ -36,7 +36,8 @@ const ls_op ls_op_swiglu = {.name     = "swiglu",
                             .infer    = infer,
                             .forward  = forward,
                             .backward = backward,
-                            .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
+                            .saves    = LS_SAVE_IN0 | LS_SAVE_IN1,
+                            .rebuilds = true};
 
 ls_tensor *ls_swiglu(ls_tape *tape, ls_tensor *gate, ls_tensor *up)
 {

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "core/kernels/clones.h"
 #include "core/thread.h"
 
 enum { ELEMENTS = 1 << 14 }; /* of a task */
@@ -22,7 +23,7 @@ typedef struct {
     int64_t        n;
 } job;
 
-static void adam_block(void *context, int64_t index)
+LS_CLONES static void adam_block(void *context, int64_t index)
 {
     const job         *j = context;
     const ls_adam_args a = *(const ls_adam_args *)j->args;
@@ -45,7 +46,7 @@ void ls_k_adam(const ls_adam_args *a, ls_real *p, const ls_real *g, ls_real *m, 
     ls_parallel(ls_block_count(n, ELEMENTS), adam_block, &j);
 }
 
-static void sgd_block(void *context, int64_t index)
+LS_CLONES static void sgd_block(void *context, int64_t index)
 {
     const job        *j = context;
     const ls_sgd_args a = *(const ls_sgd_args *)j->args;

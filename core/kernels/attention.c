@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernels/clones.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/lanes.h"
 #include "core/kernels/real_math.h"
@@ -98,14 +99,12 @@ static void drop_weights(const head_view *v, const tile *t, ls_real *p)
 }
 
 /* Scores become exp(s - m) with the new running maximum; o and l shrink by exp(m_old - m). */
-static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m, ls_real *l,
-                       ls_real *o, int64_t d)
+LS_CLONES static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m,
+                                 ls_real *l, ls_real *o, int64_t d)
 {
-    ls_real largest = *m;
+    ls_real here = ls_lanes_max(s, n), largest = here > *m ? here : *m;
     double  sum;
 
-    for (int64_t j = 0; j < n; j++)
-        largest = s[j] > largest ? s[j] : largest;
     ls_real shrink = ls_exp(*m - largest);
     for (int64_t j = 0; j < n; j++)
         s[j] = ls_exp(s[j] - largest);
@@ -183,7 +182,7 @@ typedef struct {
 } head_grads;
 
 /* p = exp(s - lse), zero where the key lies after the query */
-static void weights(const head_view *v, const tile *t, ls_real *p)
+LS_CLONES static void weights(const head_view *v, const tile *t, ls_real *p)
 {
     scores(v, t, p);
     for (int64_t i = 0; i < t->ni; i++) {

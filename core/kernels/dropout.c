@@ -8,12 +8,13 @@
  */
 #include "core/kernels/dropout.h"
 
+#include "core/kernels/clones.h"
 #include "core/rng.h"
 #include "core/thread.h"
 
 enum { ELEMENTS = 4096, SITE_SHIFT = 40 };
 
-static ls_philox_block draw(const ls_dropout_args *d, int64_t sequence, int64_t group)
+LS_INLINE ls_philox_block draw(const ls_dropout_args *d, int64_t sequence, int64_t group)
 {
     return ls_rng_draw(d->seed, LS_RNG_DROPOUT, d->step, d->first_sequence + (uint32_t)sequence,
                        (uint64_t)d->site << SITE_SHIFT | (uint64_t)group);
@@ -41,7 +42,7 @@ typedef struct {
     bool                   add;
 } job;
 
-static void drop_block(void *context, int64_t index)
+LS_CLONES static void drop_block(void *context, int64_t index)
 {
     const job *j        = context;
     int64_t    per      = ls_block_count(j->n, ELEMENTS);

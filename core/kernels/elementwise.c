@@ -3,6 +3,7 @@
  */
 #include "core/kernels/elementwise.h"
 
+#include "core/kernels/clones.h"
 #include "core/kernels/real_math.h"
 #include "core/thread.h"
 
@@ -13,6 +14,7 @@ enum { GRAIN = 16384 };
 #define SQRT_2_OVER_PI ((ls_real)0.79788456080286535588) /* sqrt(2 / pi) */
 #define GELU_CUBIC ((ls_real)0.044715)
 #define HALF ((ls_real)0.5)
+#define REACH ((ls_real)10) /* beyond it tanh u is 1 */
 
 /* What a task sees: a pass over n elements, or over rows of n. */
 typedef struct {
@@ -39,12 +41,12 @@ static void each_row_block(job *j, ls_task task)
     ls_parallel(ls_block_count(j->rows, row_grain(j)), task, j);
 }
 
-static inline void put(const job *j, int64_t i, ls_real value)
+LS_INLINE void put(const job *j, int64_t i, ls_real value)
 {
     j->y[i] = j->add ? j->y[i] + value : value;
 }
 
-static void add_task(void *context, int64_t index)
+LS_CLONES static void add_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
@@ -63,7 +65,7 @@ void ls_k_add_to(ls_real *y, const ls_real *x, int64_t n)
     ls_k_add(y, y, x, n);
 }
 
-static void mul_task(void *context, int64_t index)
+LS_CLONES static void mul_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
@@ -77,7 +79,7 @@ void ls_k_mul(ls_real *y, const ls_real *a, const ls_real *b, int64_t n, bool ad
     each_block(&(job){.y = y, .a = a, .b = b, .n = n, .add = add}, mul_task);
 }
 
-static void scale_task(void *context, int64_t index)
+LS_CLONES static void scale_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
@@ -91,7 +93,7 @@ void ls_k_scale(ls_real *y, const ls_real *x, ls_real factor, int64_t n, bool ad
     each_block(&(job){.y = y, .a = x, .value = factor, .n = n, .add = add}, scale_task);
 }
 
-static void fill_task(void *context, int64_t index)
+LS_CLONES static void fill_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
@@ -105,7 +107,7 @@ void ls_k_fill(ls_real *y, ls_real value, int64_t n, bool add)
     each_block(&(job){.y = y, .value = value, .n = n, .add = add}, fill_task);
 }
 
-static void add_rows_task(void *context, int64_t index)
+LS_CLONES static void add_rows_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->rows, row_grain(j), index);
@@ -120,7 +122,7 @@ void ls_k_add_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows,
     each_row_block(&(job){.y = y, .a = a, .b = b, .rows = rows, .n = n}, add_rows_task);
 }
 
-static void mul_rows_task(void *context, int64_t index)
+LS_CLONES static void mul_rows_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->rows, row_grain(j), index);
@@ -140,68 +142,79 @@ void ls_k_mul_rows(ls_real *y, const ls_real *a, const ls_real *b, int64_t rows,
                        mul_rows_task);
 }
 
-static inline ls_real sigmoid(ls_real x)
+LS_INLINE ls_real sigmoid(ls_real x)
 {
     return 1 / (1 + ls_exp(-x));
 }
 
 /* The comparisons let a NaN through. */
-static inline ls_real relu(ls_real x)
+LS_INLINE ls_real relu(ls_real x)
 {
     return x <= 0 ? 0 : x;
 }
 
-static inline ls_real relu_slope(ls_real x)
+LS_INLINE ls_real relu_slope(ls_real x)
 {
-    return x <= 0 ? 0 : 1;
+    return x <= 0 ? (ls_real)0 : (ls_real)1;
 }
 
 /* x Phi(x), Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
-static inline ls_real gelu(ls_real x)
+LS_INLINE ls_real gelu(ls_real x)
 {
     return HALF * x * (1 + ls_erf(x * SQRT_HALF));
 }
 
 /* Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi) */
-static inline ls_real gelu_slope(ls_real x)
+LS_INLINE ls_real gelu_slope(ls_real x)
 {
     return HALF * (1 + ls_erf(x * SQRT_HALF)) + x * INV_SQRT_2PI * ls_exp(-HALF * x * x);
 }
 
-/* x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3) */
-static inline ls_real gelu_tanh(ls_real x)
+/* (1 + tanh u) / 2 is the sigmoid of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3) */
+LS_INLINE ls_real half_tanh(ls_real x)
 {
-    return HALF * x * (1 + ls_tanh_of(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x)));
+    return sigmoid(2 * SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
 }
 
-/* (1 + tanh u) / 2 + x (1 - tanh^2 u) u' / 2 */
-static inline ls_real gelu_tanh_slope(ls_real x)
+LS_INLINE ls_real gelu_tanh(ls_real x)
 {
-    ls_real t  = ls_tanh_of(SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
-    ls_real du = SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * x * x);
-    return HALF * (1 + t) + HALF * x * (1 - t * t) * du;
+    return x * half_tanh(x);
 }
 
-static inline ls_real silu(ls_real x)
+/* s + x s (1 - s) 2 u'; beyond 10 the second part is nothing, and x is held there for x^2 */
+LS_INLINE ls_real gelu_tanh_slope(ls_real x)
+{
+    ls_real near = x > REACH ? REACH : x < -REACH ? -REACH : x;
+    ls_real s    = half_tanh(near);
+    ls_real du   = SQRT_2_OVER_PI * (1 + 3 * GELU_CUBIC * near * near);
+    return s + 2 * near * s * (1 - s) * du;
+}
+
+LS_INLINE ls_real tanh_of(ls_real x)
+{
+    return ls_tanh_of(x);
+}
+
+LS_INLINE ls_real silu(ls_real x)
 {
     return x * sigmoid(x);
 }
 
 /* s + x s (1 - s) */
-static inline ls_real silu_slope(ls_real x)
+LS_INLINE ls_real silu_slope(ls_real x)
 {
     ls_real s = sigmoid(x);
     return s * (1 + x * (1 - s));
 }
 
-static inline ls_real tanh_slope(ls_real x)
+LS_INLINE ls_real tanh_slope(ls_real x)
 {
     ls_real t = ls_tanh_of(x);
     return 1 - t * t;
 }
 
 /* Called with constant f, so that each use becomes a loop of its own. */
-static inline void map(const job *j, int64_t index, ls_real (*f)(ls_real))
+LS_INLINE void map(const job *j, int64_t index, ls_real (*f)(ls_real))
 {
     ls_block range = ls_block_at(j->n, GRAIN, index);
 
@@ -209,15 +222,19 @@ static inline void map(const job *j, int64_t index, ls_real (*f)(ls_real))
         j->y[i] = f(j->a[i]);
 }
 
-static inline void chain(const job *j, int64_t index, ls_real (*slope)(ls_real))
+LS_INLINE void chain(const job *j, int64_t index, ls_real (*slope)(ls_real))
 {
     ls_block range = ls_block_at(j->n, GRAIN, index);
 
-    for (int64_t i = range.first; i < range.end; i++)
-        put(j, i, j->b[i] * slope(j->a[i]));
+    if (j->add) /* two loops, as a loop with a choice inside is too large to be split */
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] += j->b[i] * slope(j->a[i]);
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = j->b[i] * slope(j->a[i]);
 }
 
-static void activation_task(void *context, int64_t index)
+LS_CLONES static void activation_task(void *context, int64_t index)
 {
     const job *j = context;
 
@@ -235,12 +252,12 @@ static void activation_task(void *context, int64_t index)
         map(j, index, silu);
         break;
     case LS_ACT_TANH:
-        map(j, index, ls_tanh_of);
+        map(j, index, tanh_of);
         break;
     }
 }
 
-static void slope_task(void *context, int64_t index)
+LS_CLONES static void slope_task(void *context, int64_t index)
 {
     const job *j = context;
 
@@ -274,13 +291,17 @@ void ls_k_activation_backward(ls_activation f, ls_real *dx, const ls_real *dy, c
     each_block(&(job){.y = dx, .a = x, .b = dy, .n = n, .f = f, .add = add}, slope_task);
 }
 
-static void swiglu_task(void *context, int64_t index)
+LS_CLONES static void swiglu_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
 
-    for (int64_t i = range.first; i < range.end; i++)
-        put(j, i, silu(j->a[i]) * j->b[i]);
+    if (j->add)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] += silu(j->a[i]) * j->b[i];
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = silu(j->a[i]) * j->b[i];
 }
 
 void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n)
@@ -295,13 +316,17 @@ void ls_k_swiglu_dup(ls_real *dup, const ls_real *dy, const ls_real *gate, int64
         each_block(&(job){.y = dup, .a = gate, .b = dy, .n = n, .add = add}, swiglu_task);
 }
 
-static void dgate_task(void *context, int64_t index)
+LS_CLONES static void dgate_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->n, GRAIN, index);
 
-    for (int64_t i = range.first; i < range.end; i++)
-        put(j, i, j->c[i] * j->b[i] * silu_slope(j->a[i]));
+    if (j->add)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] += j->c[i] * j->b[i] * silu_slope(j->a[i]);
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = j->c[i] * j->b[i] * silu_slope(j->a[i]);
 }
 
 void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,

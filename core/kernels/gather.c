@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/kernels/clones.h"
 #include "core/thread.h"
 
 enum { ROWS = 64, COLUMNS = 64 }; /* of a task */
@@ -46,7 +47,7 @@ void ls_k_repeat_rows(ls_real *y, const ls_real *x, int64_t rows, int64_t n)
     ls_parallel(ls_block_count(rows, ROWS), repeat_block, &j);
 }
 
-static void scatter_columns(void *context, int64_t index)
+LS_CLONES static void scatter_columns(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->c, COLUMNS, index);

@@ -8,6 +8,7 @@
 #define LS_CORE_KERNELS_LANES_H
 
 #include "core/dtype.h"
+#include "core/kernels/clones.h"
 
 enum { LS_LANES = 8 };
 
@@ -15,7 +16,7 @@ typedef struct {
     double v[LS_LANES];
 } ls_lanes;
 
-static inline double ls_lanes_join(const ls_lanes *s)
+LS_INLINE double ls_lanes_join(const ls_lanes *s)
 {
     return ((s->v[0] + s->v[1]) + (s->v[2] + s->v[3])) +
            ((s->v[4] + s->v[5]) + (s->v[6] + s->v[7]));
@@ -35,5 +36,23 @@ static inline double ls_lanes_join(const ls_lanes *s)
             lanes_.v[i - body_] += (term);                  \
         (result) = ls_lanes_join(&lanes_);                  \
     } while (0)
+
+/* The largest of x[0 .. n - 1], n > 0; a NaN may be passed over. */
+LS_INLINE ls_real ls_lanes_max(const ls_real *x, int64_t n)
+{
+    ls_real lane[2 * LS_LANES];
+    int64_t body = n / (2 * LS_LANES) * (2 * LS_LANES);
+
+    for (int l = 0; l < 2 * LS_LANES; l++)
+        lane[l] = x[0];
+    for (int64_t i0 = 0; i0 < body; i0 += 2 * LS_LANES)
+        for (int l = 0; l < 2 * LS_LANES; l++)
+            lane[l] = x[i0 + l] > lane[l] ? x[i0 + l] : lane[l];
+    for (int64_t i = body; i < n; i++)
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (int l = 1; l < 2 * LS_LANES; l++)
+        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
 
 #endif

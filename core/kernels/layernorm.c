@@ -6,21 +6,21 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/kernels/columns.h"
+#include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
+#include "core/kernels/reduce.h"
 #include "core/thread.h"
 
 enum { ROWS = 16 }; /* of a task */
 
 typedef struct {
-    const ls_layernorm_args  *a;
-    ls_real                  *y; /* forward's result, or dx */
-    const ls_real            *dy;
-    bool                      add;
-    const ls_layernorm_grads *g;
+    const ls_layernorm_args *a;
+    ls_real                 *y; /* forward's result, or dx */
+    const ls_real           *dy;
+    bool                     add;
 } job;
 
-static void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
+LS_INLINE void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
 {
     const ls_real *x = a->x + r * a->c;
     double         sum, square;
@@ -31,8 +31,8 @@ static void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
     double  rstd = 1 / sqrt(square / (double)a->c + a->eps);
     ls_real m = (ls_real)mean, s = (ls_real)rstd;
 
-    a->mean[r] = m;
-    a->rstd[r] = s;
+    a->mean[r] = mean;
+    a->rstd[r] = rstd;
     if (a->b)
         for (int64_t i = 0; i < a->c; i++)
             y[i] = (x[i] - m) * s * a->w[i] + a->b[i];
@@ -41,7 +41,7 @@ static void forward_row(const ls_layernorm_args *a, int64_t r, ls_real *y)
             y[i] = (x[i] - m) * s * a->w[i];
 }
 
-static void forward_rows(void *context, int64_t index)
+LS_CLONES static void forward_rows(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->a->n, ROWS, index);
@@ -57,12 +57,12 @@ void ls_k_layernorm(const ls_layernorm_args *a, ls_real *y)
 }
 
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)),  g = dy w,  xhat = (x - mean) rstd */
-static void dx_row(const job *j, int64_t r)
+LS_INLINE void dx_row(const job *j, int64_t r)
 {
     const ls_layernorm_args *a = j->a;
     const ls_real           *x = a->x + r * a->c, *dy = j->dy + r * a->c, *w = a->w;
-    ls_real                  m = a->mean[r], s = a->rstd[r], *dx = j->y + r * a->c;
-    double                   sum, dot;
+    ls_real m = (ls_real)a->mean[r], s = (ls_real)a->rstd[r], *dx = j->y + r * a->c;
+    double  sum, dot;
 
     LS_LANES_SUM(sum, i, a->c, (double)(dy[i] * w[i]));
     LS_LANES_SUM(dot, i, a->c, (double)(dy[i] * w[i]) * (double)((x[i] - m) * s));
@@ -76,7 +76,7 @@ static void dx_row(const job *j, int64_t r)
             dx[i] = s * (dy[i] * w[i] - mean_g - (x[i] - m) * s * mean_gx);
 }
 
-static void dx_rows(void *context, int64_t index)
+LS_CLONES static void dx_rows(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->a->n, ROWS, index);
@@ -91,34 +91,20 @@ void ls_k_layernorm_dx(const ls_layernorm_args *a, const ls_real *dy, ls_real *d
     ls_parallel(ls_block_count(a->n, ROWS), dx_rows, &j);
 }
 
-/* A block's partial sums: one row of dw, one of db. */
-static void dw_block(void *context, int64_t index)
-{
-    const job               *j  = context;
-    const ls_layernorm_args *a  = j->a;
-    ls_block                 b  = ls_block_at(a->n, ls_k_column_grain(a->n), index);
-    ls_real                 *dw = j->g->scratch + 2 * index * a->c, *db = dw + a->c;
-
-    memset(dw, 0, 2 * (size_t)a->c * sizeof *dw);
-    for (int64_t r = b.first; r < b.end; r++) {
-        const ls_real *x = a->x + r * a->c, *dy = j->dy + r * a->c;
-        ls_real        m = a->mean[r], s = a->rstd[r];
-        for (int64_t i = 0; i < a->c; i++) {
-            dw[i] += dy[i] * ((x[i] - m) * s);
-            db[i] += dy[i];
-        }
-    }
-}
-
 void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy,
                        const ls_layernorm_grads *g)
 {
-    job     j      = {.a = a, .dy = dy, .g = g};
-    int64_t blocks = ls_k_column_blocks(a->n);
+    ls_columns c = {.a = dy, .rows = a->n, .n = a->c, .scratch = g->scratch};
 
-    ls_parallel(blocks, dw_block, &j);
-    if (g->dw)
-        ls_k_join_blocks(g->dw, g->scratch, blocks, 2 * a->c, a->c, g->add_w);
+    c.y   = g->db;
+    c.add = g->add_b;
     if (g->db)
-        ls_k_join_blocks(g->db, g->scratch + a->c, blocks, 2 * a->c, a->c, g->add_b);
+        ls_k_columns(&c);
+    c.y      = g->dw;
+    c.add    = g->add_w;
+    c.b      = a->x;
+    c.shift  = a->mean;
+    c.factor = a->rstd;
+    if (g->dw)
+        ls_k_columns(&c);
 }

@@ -14,18 +14,18 @@ typedef struct {
     const ls_real *x;
     const ls_real *w;
     const ls_real *b; /* NULL: none */
-    ls_real       *mean, *rstd;
+    double        *mean, *rstd;
     double         eps;
 } ls_layernorm_args;
 
 void ls_k_layernorm(const ls_layernorm_args *a, ls_real *y);
 void ls_k_layernorm_dx(const ls_layernorm_args *a, const ls_real *dy, ls_real *dx, bool add);
 
-/* dw and db, either may be NULL; scratch holds 2 * ls_k_column_scratch(n, c) elements. */
+/* dw and db, either may be NULL; scratch of ls_k_columns_scratch(n, c) bytes. */
 typedef struct {
     ls_real *dw, *db;
     bool     add_w, add_b;
-    ls_real *scratch;
+    void    *scratch;
 } ls_layernorm_grads;
 void ls_k_layernorm_dw(const ls_layernorm_args *a, const ls_real *dy,
                        const ls_layernorm_grads *g);

@@ -8,6 +8,7 @@
  */
 #include "core/kernels/reduce.h"
 
+#include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
 #include "core/thread.h"
 
@@ -18,14 +19,14 @@ enum {
     STRIP         = 1024   /* columns joined by one task */
 };
 
-double ls_k_row_sum(const ls_real *x, int64_t n)
+LS_CLONES double ls_k_row_sum(const ls_real *x, int64_t n)
 {
     double sum;
     LS_LANES_SUM(sum, i, n, (double)x[i]);
     return sum;
 }
 
-double ls_k_row_dot(const ls_real *a, const ls_real *b, int64_t n)
+LS_CLONES double ls_k_row_dot(const ls_real *a, const ls_real *b, int64_t n)
 {
     double sum;
     LS_LANES_SUM(sum, i, n, (double)a[i] * (double)b[i]);
@@ -38,7 +39,7 @@ typedef struct {
     double        *partial;
 } whole;
 
-static void sum_task(void *context, int64_t index)
+LS_CLONES static void sum_task(void *context, int64_t index)
 {
     const whole *w     = context;
     ls_block     range = ls_block_at(w->n, GRAIN, index);
@@ -73,17 +74,23 @@ size_t ls_k_columns_scratch(int64_t rows, int64_t n)
     return (size_t)(ls_block_count(rows, column_grain(rows)) * n) * sizeof(double);
 }
 
-static void add_row(double *sum, const ls_real *a, const ls_real *b, double factor, int64_t n)
+LS_INLINE void add_row(double *sum, const ls_columns *c, int64_t r)
 {
+    const ls_real *a = c->a + r * c->n, *b = c->b ? c->b + r * c->n : NULL;
+    double         factor = c->factor ? c->factor[r] : 1, shift = c->shift ? c->shift[r] : 0;
+
     if (b)
-        for (int64_t j = 0; j < n; j++)
-            sum[j] += (double)a[j] * (double)b[j] * factor;
-    else
-        for (int64_t j = 0; j < n; j++)
+        for (int64_t j = 0; j < c->n; j++)
+            sum[j] += (double)a[j] * ((double)b[j] - shift) * factor;
+    else if (c->factor)
+        for (int64_t j = 0; j < c->n; j++)
             sum[j] += (double)a[j] * factor;
+    else
+        for (int64_t j = 0; j < c->n; j++)
+            sum[j] += (double)a[j];
 }
 
-static void rows_task(void *context, int64_t index)
+LS_CLONES static void rows_task(void *context, int64_t index)
 {
     const ls_columns *c     = context;
     ls_block          range = ls_block_at(c->rows, column_grain(c->rows), index);
@@ -92,11 +99,10 @@ static void rows_task(void *context, int64_t index)
     for (int64_t j = 0; j < c->n; j++)
         sum[j] = 0;
     for (int64_t r = range.first; r < range.end; r++)
-        add_row(sum, c->a + r * c->n, c->b ? c->b + r * c->n : NULL,
-                c->factor ? c->factor[r] : 1, c->n);
+        add_row(sum, c, r);
 }
 
-static void strip_task(void *context, int64_t index)
+LS_CLONES static void strip_task(void *context, int64_t index)
 {
     const ls_columns *c      = context;
     ls_block          range  = ls_block_at(c->n, STRIP, index);

@@ -17,11 +17,12 @@ double ls_k_row_dot(const ls_real *a, const ls_real *b, int64_t n);
 size_t ls_k_sum_scratch(int64_t n);
 double ls_k_sum(const ls_real *x, int64_t n, void *scratch);
 
-/* y[j] = (or +=, with add) the sum over rows r of a[r][j] * b[r][j] * factor[r] */
+/* y[j] = (or +=, with add) the sum over rows r of a[r][j] * (b[r][j] - shift[r]) * factor[r] */
 typedef struct {
     ls_real       *y;      /* n */
     const ls_real *a;      /* (rows,n) */
     const ls_real *b;      /* (rows,n), or NULL for ones */
+    const double  *shift;  /* (rows), or NULL for zeros; only with b */
     const double  *factor; /* (rows), or NULL for ones */
     int64_t        rows, n;
     bool           add;

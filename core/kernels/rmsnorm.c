@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
 #include "core/kernels/reduce.h"
 #include "core/thread.h"
@@ -24,7 +25,7 @@ static int64_t row_grain(const ls_rmsnorm_args *a)
     return a->n < GRAIN ? GRAIN / (a->n ? a->n : 1) : 1;
 }
 
-static void forward_row(const job *j, int64_t r)
+LS_INLINE void forward_row(const job *j, int64_t r)
 {
     int64_t        n    = j->a->n;
     const ls_real *x    = j->a->x + r * n;
@@ -36,7 +37,7 @@ static void forward_row(const job *j, int64_t r)
         y[i] = (ls_real)((double)x[i] * rstd) * j->a->w[i];
 }
 
-static void forward_task(void *context, int64_t index)
+LS_CLONES static void forward_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->a->rows, row_grain(j->a), index);
@@ -52,7 +53,7 @@ void ls_k_rmsnorm(ls_real *y, const ls_rmsnorm_args *a, double eps)
 }
 
 /* r g - x r^3 (g . x) / n, with g = dy w */
-static void dx_row(const job *j, int64_t r)
+LS_INLINE void dx_row(const job *j, int64_t r)
 {
     int64_t        n = j->a->n;
     const ls_real *x = j->a->x + r * n, *w = j->a->w, *dy = j->dy + r * n;
@@ -68,7 +69,7 @@ static void dx_row(const job *j, int64_t r)
     }
 }
 
-static void dx_task(void *context, int64_t index)
+LS_CLONES static void dx_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->a->rows, row_grain(j->a), index);

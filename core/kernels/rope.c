@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "core/kernels/clones.h"
 #include "core/thread.h"
 
 enum { GRAIN = 16384 };
@@ -30,12 +31,12 @@ void ls_k_rope_table(ls_real *table, int64_t time, int64_t size, double base)
     }
 }
 
-static inline void put(const job *j, ls_real *out, ls_real value)
+LS_INLINE void put(const job *j, ls_real *out, ls_real value)
 {
     *out = j->add ? *out + value : value;
 }
 
-static void turn_head(const job *j, ls_real *out, const ls_real *in, const ls_real *angle)
+LS_INLINE void turn_head(const job *j, ls_real *out, const ls_real *in, const ls_real *angle)
 {
     int64_t half = j->a->size / 2;
 
@@ -47,7 +48,7 @@ static void turn_head(const job *j, ls_real *out, const ls_real *in, const ls_re
     }
 }
 
-static void token(const job *j, int64_t index)
+LS_INLINE void token(const job *j, int64_t index)
 {
     const ls_rope_args *a     = j->a;
     int64_t             width = a->heads * a->size, turned = a->turned * a->size;
@@ -67,7 +68,7 @@ static int64_t token_grain(const ls_rope_args *a)
     return width < GRAIN ? GRAIN / width : 1;
 }
 
-static void tokens_task(void *context, int64_t index)
+LS_CLONES static void tokens_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->a->batch * j->a->time, token_grain(j->a), index);

@@ -3,6 +3,7 @@
  */
 #include "core/kernels/row_squares.h"
 
+#include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
 #include "core/thread.h"
 
@@ -19,7 +20,7 @@ static int64_t grain(int64_t n)
     return n < ELEMENTS ? ELEMENTS / (n ? n : 1) : 1;
 }
 
-static void square_rows(void *context, int64_t index)
+LS_CLONES static void square_rows(void *context, int64_t index)
 {
     const job *j = context;
     ls_block   b = ls_block_at(j->rows, grain(j->n), index);

@@ -3,6 +3,8 @@
  */
 #include "core/kernels/softmax.h"
 
+#include "core/kernels/clones.h"
+#include "core/kernels/lanes.h"
 #include "core/kernels/real_math.h"
 #include "core/kernels/reduce.h"
 #include "core/thread.h"
@@ -36,42 +38,32 @@ static void each_row(job j)
     ls_parallel(ls_block_count(j.rows, row_grain(j.n)), rows_task, &j);
 }
 
-static ls_real row_max(const ls_real *x, int64_t n)
+LS_INLINE double log_sum_exp(const ls_real *x, int64_t n)
 {
-    ls_real max = x[0];
+    ls_real max = ls_lanes_max(x, n);
+    double  sum;
 
-    for (int64_t i = 1; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
-static double log_sum_exp(const ls_real *x, int64_t n)
-{
-    ls_real max = row_max(x, n);
-    double  sum = (double)ls_exp(x[0] - max);
-
-    for (int64_t i = 1; i < n; i++)
-        sum += (double)ls_exp(x[i] - max);
+    LS_LANES_SUM(sum, i, n, (double)ls_exp(x[i] - max));
     return (double)max + log(sum);
 }
 
-static void softmax_row(ls_real *out, const ls_real *x, const ls_real *y, int64_t n, bool add)
+LS_CLONES static void softmax_row(ls_real *out, const ls_real *x, const ls_real *y, int64_t n,
+                                  bool add)
 {
-    ls_real max = row_max(x, n);
-    double  sum = 0;
+    ls_real max = ls_lanes_max(x, n);
+    double  sum;
 
     (void)y, (void)add;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         out[i] = ls_exp(x[i] - max);
-        sum += (double)out[i];
-    }
+    LS_LANES_SUM(sum, i, n, (double)out[i]);
     ls_real factor = (ls_real)(1 / sum);
     for (int64_t i = 0; i < n; i++)
         out[i] *= factor;
 }
 
-static void log_softmax_row(ls_real *out, const ls_real *x, const ls_real *y, int64_t n,
-                            bool add)
+LS_CLONES static void log_softmax_row(ls_real *out, const ls_real *x, const ls_real *y,
+                                      int64_t n, bool add)
 {
     double lse = log_sum_exp(x, n);
 
@@ -81,8 +73,8 @@ static void log_softmax_row(ls_real *out, const ls_real *x, const ls_real *y, in
 }
 
 /* y (dy - dy . y) */
-static void softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y, int64_t n,
-                                 bool add)
+LS_CLONES static void softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y,
+                                           int64_t n, bool add)
 {
     ls_real dot = (ls_real)ls_k_row_dot(dy, y, n);
 
@@ -93,8 +85,8 @@ static void softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *
 }
 
 /* dy - exp(y) sum(dy) */
-static void log_softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y,
-                                     int64_t n, bool add)
+LS_CLONES static void log_softmax_backward_row(ls_real *dx, const ls_real *dy, const ls_real *y,
+                                               int64_t n, bool add)
 {
     ls_real sum = (ls_real)ls_k_row_sum(dy, n);
 
@@ -135,7 +127,7 @@ typedef struct {
     bool             add;
 } scored_job;
 
-static void loss_task(void *context, int64_t index)
+LS_CLONES static void loss_task(void *context, int64_t index)
 {
     const scored_job *j     = context;
     const ls_scored  *s     = j->s;
@@ -155,32 +147,34 @@ void ls_k_cross_entropy(double *loss, double *lse, const ls_scored *s)
     ls_parallel(ls_block_count(s->rows, row_grain(s->n)), loss_task, &j);
 }
 
-static inline ls_real probability(ls_real logit, double lse)
+LS_INLINE ls_real probability(ls_real logit, double lse)
 {
     return ls_exp((ls_real)((double)logit - lse));
 }
 
 /* The target's element is worked out first, as d may be x. */
-static void score_row(const scored_job *j, ls_real *d, const ls_real *x, double lse,
-                      int32_t target)
+LS_INLINE void score_row(const scored_job *j, ls_real *d, const ls_real *x, double lse,
+                         int32_t target)
 {
     ls_real at = j->scale * (probability(x[target], lse) - 1);
     if (j->add)
         at = d[target] + at;
-    for (int64_t i = 0; i < j->s->n; i++) {
-        ls_real p = j->scale * probability(x[i], lse);
-        d[i]      = j->add ? d[i] + p : p;
-    }
+    if (j->add)
+        for (int64_t i = 0; i < j->s->n; i++)
+            d[i] += j->scale * probability(x[i], lse);
+    else
+        for (int64_t i = 0; i < j->s->n; i++)
+            d[i] = j->scale * probability(x[i], lse);
     d[target] = at;
 }
 
-static void clear_row(ls_real *d, int64_t n)
+LS_INLINE void clear_row(ls_real *d, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         d[i] = 0;
 }
 
-static void score_task(void *context, int64_t index)
+LS_CLONES static void score_task(void *context, int64_t index)
 {
     const scored_job *j     = context;
     const ls_scored  *s     = j->s;

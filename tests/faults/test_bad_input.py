@@ -101,9 +101,11 @@ USAGE = [
     ("eval of a short text", ["eval", "small.safetensors", "--data", "short.txt"], ["16"]),
     ("diff of one", ["diff", "r"], ["diff"]),
     ("inspect of none", ["inspect"], ["inspect"]),
+    ("bench of nothing", ["bench"], ["bench"]),
+    ("bench of a wrong config", ["bench", "train", "nope.json"], ["nope.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
-     for name in "run generate export import plan bench repair report".split()]
+     for name in "run generate export import plan repair report".split()]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [
@@ -169,7 +171,7 @@ def test_all_problems_at_once(folder):
 
 def test_help(folder):
     for args in [["--help"], ["-h"], ["help"]] + [
-            form for name in "train init eval inspect diff".split()
+            form for name in "train init eval inspect diff bench".split()
             for form in ([name, "--help"], [name, "-h"], ["help", name], [name, "x", "--help"])]:
         cli.row(" ".join(args))
         r = cli.run(folder, *args)

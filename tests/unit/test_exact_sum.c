@@ -46,7 +46,7 @@ static const struct {
 
 static bool same_bits(double a, double b)
 {
-    return (isnan(a) && isnan(b)) || !memcmp(&a, &b, sizeof a);
+    return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
 }
 
 /* Every order, by one accumulator and by two that are merged after `cut` values. */

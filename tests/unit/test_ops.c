@@ -2,7 +2,8 @@
  * test_ops.c - the judge of all operators, over the table of op_rows.h.
  *
  * Compiled twice.  With ls_real = double it judges, with LS_OP_LIST as the roll call,
- *   - gradients against central differences, written and added to others;
+ *   - gradients against central differences, written and added to others: element by element
+ *     for small rows, along random directions for wide and swept ones;
  *   - the n-th allocation failing, for every n: an error that survives, no leak;
  *   - wrong calls: status, operator's name and what was found in the message;
  * and, given a file, writes outputs and gradients of every row and swept size to it.  With
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/kernels/gemm.h"
 #include "core/rng.h"
 #include "core/thread.h"
 #include "op_rows.h"
@@ -24,8 +26,11 @@
 static const int sweep[] = {1, 3, 7, 17, 33, 65, 129, 257};
 enum { SWEEP = sizeof sweep / sizeof *sweep };
 
-static const ls_op *const roll_call[] = {
-#define X(name) &ls_op_##name,
+static const struct {
+    const char  *name;
+    const ls_op *op;
+} roll_call[] = {
+#define X(name) {#name, &ls_op_##name},
     LS_OP_LIST(X)
 #undef X
 };
@@ -263,9 +268,10 @@ static bool has_wrong(const ls_op *op)
 static void judge_roll_call(void)
 {
     for (int i = 0; i < OPS; i++) {
-        TEST_ROW(roll_call[i]->name);
-        CHECK(has_row(roll_call[i]));
-        CHECK(has_wrong(roll_call[i]));
+        TEST_ROW(roll_call[i].name);
+        CHECK(!strcmp(roll_call[i].op->name, roll_call[i].name));
+        CHECK(has_row(roll_call[i].op));
+        CHECK(has_wrong(roll_call[i].op));
     }
 }
 
@@ -345,6 +351,75 @@ static void judge_gradient(op_case *c, bool twice)
         if (c->in[i] && c->in[i]->requires_grad && CHECK(r.array[1 + i] != NULL))
             compare_gradient(c, i, twice, r.array[1 + i], r.n[0]);
     result_free(&r);
+}
+
+/* Moves input i by h times a fixed random direction; returns what gradient and direction give.
+ */
+static double move_input(const op_case *c, int i, double h, const ls_real *grad, double *size)
+{
+    ls_real *x   = ls_reals(c->in[i]);
+    double   dot = 0;
+
+    *size = 0;
+    for (int64_t k = 0; k < ls_tensor_numel(c->in[i]); k++) {
+        uint32_t draw = ls_rng_draw(4, LS_RNG_SAMPLE, (uint32_t)i, 0, (uint64_t)k).v[0];
+        double   d    = draw_real(REALS, draw);
+        x[k] += h * d;
+        dot += grad[k] * d;
+        *size += grad[k] * grad[k] * d * d;
+    }
+    *size = sqrt(*size);
+    return dot;
+}
+
+/* Values of the output with input i moved by h. */
+static void values_at(op_case *c, int i, double h, const ls_real *grad, bool twice, ls_real *y)
+{
+    double   unused;
+    ls_tape *tape = ls_tape_new();
+    int64_t  n    = ls_tensor_numel(c->in[i]);
+    ls_real *keep = malloc((size_t)(n + 1) * sizeof *keep);
+
+    ls_tape_set_grad(tape, false);
+    memcpy(keep, ls_reals(c->in[i]), (size_t)n * sizeof *keep);
+    move_input(c, i, h, grad, &unused);
+    read_values(build_once(c, tape, twice), y);
+    memcpy(ls_reals(c->in[i]), keep, (size_t)n * sizeof *keep);
+    free(keep);
+    ls_tape_free(tape);
+}
+
+/* Along a direction all elements count at once: one that is forgotten at a tail shows. */
+static void compare_direction(op_case *c, int i, bool twice, const ls_real *grad, int64_t n_out)
+{
+    const double h    = 1e-5;
+    size_t       room = (size_t)(n_out + 1) * sizeof(ls_real);
+    ls_real     *seed = make_seed(n_out), *above = malloc(room), *below = malloc(room);
+    double       sum = 0, size, want = move_input(c, i, 0, grad, &size);
+
+    values_at(c, i, h, grad, twice, above);
+    values_at(c, i, -h, grad, twice, below);
+    for (int64_t k = 0; k < n_out; k++)
+        sum += seed[k] * (above[k] - below[k]);
+    if (!CHECK_CLOSE(sum / (2 * h), want, 1e-7 * fmax(size, 1e-2)))
+        printf("     input %d, %s\n", i, twice ? "added" : "written");
+    free(seed);
+    free(above);
+    free(below);
+}
+
+static void judge_direction(op_case *c, void *context)
+{
+    (void)context;
+    for (int twice = 0; twice < 2; twice++) {
+        result r = {{0}, {0}};
+        if (!CHECK_OK(run_case(c, twice, &r)))
+            return;
+        for (int i = 0; i < c->n; i++)
+            if (c->in[i] && c->in[i]->requires_grad && CHECK(r.array[1 + i] != NULL))
+                compare_direction(c, i, twice, r.array[1 + i], r.n[0]);
+        result_free(&r);
+    }
 }
 
 /* Each gradient alone has the bits that it has in company: no rule leans on another's work. */
@@ -451,8 +526,9 @@ static void judge_all(void)
 {
     judge_roll_call();
     for (int i = 0; i < OP_ROWS; i++)
-        if (!op_rows[i].wide && !is_swept(&op_rows[i]))
-            for_sizes(&op_rows[i], judge_small, NULL);
+        for_sizes(&op_rows[i],
+                  op_rows[i].wide || is_swept(&op_rows[i]) ? judge_direction : judge_small,
+                  NULL);
     for (int i = 0; i < OP_WRONGS; i++)
         judge_wrong(&op_wrongs[i]);
 }
@@ -582,6 +658,7 @@ static void use_file(const char *path, bool show)
 
 int main(int argc, char **argv)
 {
+    ls_blas_init();
 #ifdef LS_REAL_F64
     if (argc > 1)
         use_file(argv[1]);

@@ -1,0 +1,346 @@
+/*
+ * cmd_bench.c - lockstep bench: steps against their floor, products against the best one.
+ *
+ * The floor of a step is the time that its matrix products alone would take at the rate of a
+ * 1024^3 sgemm with the same threads, measured between the steps of the same run:
+ *
+ *     [6 tokens (weights in products, the head once) + 6 L B T^2 C] flops / rate
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/model.h"
+#include "cli/progress.h"
+#include "cli/train.h"
+#include "cli/trainer.h"
+#include "core/json.h"
+#include "core/kernels/gemm.h"
+#include "core/thread.h"
+
+static const char help[] =
+    "usage: lockstep bench train CONFIG [--steps S] [--set KEY.PATH=VALUE]... [--json]\n"
+    "       lockstep bench gemm [--set run.threads=N] [--json]\n"
+    "\n"
+    "train: the median time of S steps (20) after three, beside the floor that the matrix\n"
+    "products set; writes no files.  gemm: products of a Transformer's shapes beside 1024^3.\n"
+    "\n"
+    "  --json       one JSON object a line\n"
+    "  -h, --help   this text\n";
+
+typedef struct {
+    const char *config, *steps;
+    ls_arg_list sets;
+    bool        json, help;
+} arguments;
+
+enum { WARM_UP = 3, MOST_STEPS = 10000, SIDE = 1024 };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* VmHWM: the most that was ever resident, in MiB. */
+static double peak_rss_mb(void)
+{
+    char  line[256];
+    long  kb = 0;
+    FILE *f  = fopen("/proc/self/status", "re");
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %ld", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (double)kb / 1024;
+}
+
+static const char *cpu_name(char *buffer, size_t bytes)
+{
+    char  line[256];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+
+    snprintf(buffer, bytes, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strstr(line, ": ");
+        if (strncmp(line, "model name", 10) || !colon)
+            continue;
+        colon[strcspn(colon, "\n")] = '\0';
+        snprintf(buffer, bytes, "%s", colon + 2);
+        break;
+    }
+    if (f)
+        fclose(f);
+    return buffer;
+}
+
+typedef struct {
+    double     median_ms, floor_ms, tokens_per_s, rate;
+    double     rss_mb;
+    ls_profile profile;
+    int        steps;
+} train_result;
+
+/* Steps, with a measurement of sgemm before each so that both see the same machine. */
+static ls_status time_steps(ls_trainer *t, train_result *r, double *ms, double *rates)
+{
+    ls_step_result step;
+
+    for (int i = -WARM_UP; i < r->steps; i++) {
+        if (i == 0)
+            ls_trainer_set_profile(t, &r->profile);
+        double    rate   = ls_measure_sgemm(SIDE, 1);
+        double    start  = ls_now();
+        ls_status status = ls_trainer_step(t, &step);
+        if (status)
+            return status;
+        if (i < 0)
+            continue;
+        ms[i]    = 1e3 * (ls_now() - start);
+        rates[i] = rate;
+    }
+    r->rss_mb       = peak_rss_mb();
+    r->median_ms    = median(ms, r->steps);
+    r->rate         = median(rates, r->steps);
+    r->tokens_per_s = (double)step.tokens / (r->median_ms * 1e-3);
+    return LS_OK;
+}
+
+static ls_status measure(const ls_config *cfg, train_result *r)
+{
+    ls_trainer *t;
+    double     *ms     = ls_calloc((size_t)r->steps * 2, sizeof *ms);
+    ls_status   status = ms ? ls_trainer_new(cfg, &t) : LS_ENOMEM;
+
+    if (!status) {
+        status = time_steps(t, r, ms, ms + r->steps);
+        if (!status)
+            r->floor_ms = 1e3 * ls_model_step_flops(cfg, ls_trainer_vocab_size(t)) / r->rate;
+        ls_trainer_free(t);
+    }
+    free(ms);
+    return status;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const ls_op_time *x = a, *y = b;
+    double            tx = x->forward_s + x->backward_s, ty = y->forward_s + y->backward_s;
+    return (tx < ty) - (tx > ty);
+}
+
+static void print_json(const ls_config *cfg, const train_result *r)
+{
+    char cpu[128];
+
+    printf(
+        "{\"median_ms\":%.3f,\"tokens_per_s\":%.1f,\"peak_rss_mb\":%.1f,\"floor_ms\":%.3f,"
+        "\"ratio_to_floor\":%.3f,\"comm_exposed_ms\":0,\"sgemm_gflops\":%.1f,\"threads\":%lld,"
+        "\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
+        r->median_ms, r->tokens_per_s, r->rss_mb, r->floor_ms, r->median_ms / r->floor_ms,
+        r->rate * 1e-9, (long long)cfg->run.threads, r->steps, ls_blas_describe());
+    ls_json_print_string(stdout, cpu_name(cpu, sizeof cpu));
+    printf(",\"kernels_ms\":{");
+    for (int i = 0; i < r->profile.n; i++)
+        printf("%s\"%s\":[%.3f,%.3f]", i ? "," : "", r->profile.op[i].name,
+               1e3 * r->profile.op[i].forward_s / r->steps,
+               1e3 * r->profile.op[i].backward_s / r->steps);
+    printf("}}\n");
+}
+
+static void print_table(const ls_config *cfg, const train_result *r)
+{
+    char   cpu[128];
+    double rest = r->median_ms;
+
+    printf("%s, %lld thread%s\n%s\n", cpu_name(cpu, sizeof cpu), (long long)cfg->run.threads,
+           cfg->run.threads == 1 ? "" : "s", ls_blas_describe());
+    printf("step     %9.2f ms (median of %d)   %.0f tokens/s\n", r->median_ms, r->steps,
+           r->tokens_per_s);
+    printf("floor    %9.2f ms (sgemm 1024^3: %.1f GF/s)   step / floor %.3f\n", r->floor_ms,
+           r->rate * 1e-9, r->median_ms / r->floor_ms);
+    printf("memory   %9.1f MiB resident at most\n\n%-22s %10s %10s %7s\n", r->rss_mb,
+           "operator", "forward ms", "backward", "share");
+    for (int i = 0; i < r->profile.n; i++) {
+        const ls_op_time *o = &r->profile.op[i];
+        double            f = 1e3 * o->forward_s / r->steps, b = 1e3 * o->backward_s / r->steps;
+        printf("%-22s %10.2f %10.2f %6.1f%%\n", o->name, f, b, 100 * (f + b) / r->median_ms);
+        rest -= f + b;
+    }
+    printf("%-22s %21.2f %6.1f%%\n", "the rest (optimizer ...)", rest,
+           100 * rest / r->median_ms);
+}
+
+static ls_status bench_train(const arguments *a, const ls_config *cfg)
+{
+    train_result r   = {.steps = 20};
+    char        *end = NULL;
+
+    if (a->steps) {
+        long n = strtol(a->steps, &end, 10);
+        if (*end || n < 1 || n > MOST_STEPS)
+            return ls_fail(LS_ECONFIG, "bench: --steps %s, want 1 to %d", a->steps, MOST_STEPS);
+        r.steps = (int)n;
+    }
+    ls_status status = ls_start_compute(cfg);
+    if (!status)
+        status = measure(cfg, &r);
+    ls_stop_compute();
+    if (status)
+        return ls_blame_config(status);
+    qsort(r.profile.op, (size_t)r.profile.n, sizeof r.profile.op[0], by_time);
+    if (a->json)
+        print_json(cfg, &r);
+    else
+        print_table(cfg, &r);
+    return LS_OK;
+}
+
+typedef struct {
+    int64_t m, n, k;
+    bool    ta, tb;
+} product;
+
+/* Forward (NT), input gradient (NN) and weight gradient (TN) of two model widths. */
+static const product products[] = {
+    {1024, 1024, 1024, false, false}, {2048, 1536, 384, false, true},
+    {2048, 384, 1536, false, true},   {2048, 1152, 384, false, true},
+    {2048, 384, 384, false, true},    {2048, 384, 1536, false, false},
+    {1536, 384, 2048, true, false},   {384, 384, 2048, true, false},
+    {1024, 3072, 768, false, true},   {3072, 768, 1024, true, false},
+    {512, 768, 768, false, true},     {256, 1536, 384, false, true},
+    {512, 384, 384, false, true},     {768, 512, 128, false, true},
+    {512, 128, 768, true, false},     {768, 128, 128, false, true},
+    {128, 128, 768, true, false}};
+enum { N_PRODUCTS = sizeof products / sizeof *products, ROUNDS = 15 };
+
+static double time_product(const product *p, ls_real *x)
+{
+    ls_gemm_args g = {.transpose_a = p->ta,
+                      .transpose_b = p->tb,
+                      .m           = p->m,
+                      .n           = p->n,
+                      .k           = p->k,
+                      .alpha       = 1,
+                      .a           = x,
+                      .lda         = p->ta ? p->m : p->k,
+                      .b           = x + p->m * p->k,
+                      .ldb         = p->tb ? p->k : p->n,
+                      .c           = x + p->m * p->k + p->k * p->n,
+                      .ldc         = p->n};
+    double       s[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        double start = ls_now();
+        ls_gemm(&g);
+        s[i] = ls_now() - start;
+    }
+    return median(s, ROUNDS);
+}
+
+static ls_status bench_products(const arguments *a)
+{
+    size_t   bytes = (size_t)32 << 20;
+    ls_real *x     = ls_mem_alloc(bytes, LS_MEM_OTHER);
+    double   best  = ls_measure_sgemm(SIDE, 5);
+
+    if (!x)
+        return LS_ENOMEM;
+    for (size_t i = 0; i < bytes / sizeof *x; i++)
+        x[i] = (ls_real)0.5;
+    for (int i = 0; i < N_PRODUCTS; i++) {
+        const product *p = &products[i];
+        double rate = 2.0 * (double)p->m * (double)p->n * (double)p->k / time_product(p, x);
+        printf(
+            a->json
+                ? "{\"m\":%lld,\"n\":%lld,\"k\":%lld,\"transposes\":\"%c%c\",\"gflops\":%.1f,"
+                  "\"share_of_1024\":%.3f}\n"
+                : "%6lld x %5lld x %5lld %c%c  %8.1f GF/s  %.2f of 1024^3\n",
+            (long long)p->m, (long long)p->n, (long long)p->k, p->ta ? 'T' : 'N',
+            p->tb ? 'T' : 'N', rate * 1e-9, rate / best);
+    }
+    ls_mem_free(x, bytes, LS_MEM_OTHER);
+    return LS_OK;
+}
+
+/* The pool needs a config's two numbers only. */
+static ls_status bench_gemm(const arguments *a)
+{
+    ls_config cfg = {.run = {.threads = ls_cpu_count()}};
+
+    for (int i = 0; i < a->sets.n; i++)
+        if (sscanf(a->sets.item[i], "run.threads=%ld", (long *)&cfg.run.threads) != 1 ||
+            cfg.run.threads < 1 || cfg.run.threads > 1024)
+            return ls_fail(LS_ECONFIG, "bench gemm: --set %s, want run.threads=N",
+                           a->sets.item[i]);
+    ls_status status = ls_start_compute(&cfg);
+    if (!status && !a->json)
+        printf("%s, %lld threads\n", ls_blas_describe(), (long long)cfg.run.threads);
+    if (!status)
+        status = bench_products(a);
+    ls_stop_compute();
+    return status;
+}
+
+static ls_status run_train(const arguments *a)
+{
+    ls_config cfg;
+
+    if (!a->config)
+        return ls_fail(LS_ECONFIG, "bench train: CONFIG is missing; see lockstep bench --help");
+    ls_status status = ls_config_load(&cfg, a->config, a->sets.item, a->sets.n);
+    if (status)
+        return status;
+    status = bench_train(a, &cfg);
+    ls_config_free(&cfg);
+    return status;
+}
+
+static ls_status run(const arguments *a, const char *what)
+{
+    if (!what || !strcmp(what, "collectives"))
+        return what ? ls_fail(LS_EUNSUPPORTED, "bench collectives is not in this version")
+                    : ls_fail(LS_ECONFIG,
+                              "bench: train or gemm is missing; see lockstep bench --help");
+    if (!strcmp(what, "train"))
+        return run_train(a);
+    if (!strcmp(what, "gemm"))
+        return bench_gemm(a);
+    return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train and gemm", what);
+}
+
+int ls_cmd_bench(int argc, char **argv)
+{
+    arguments    a       = {.sets = {.item = ls_calloc((size_t)argc, sizeof(char *))}};
+    const ls_arg table[] = {{"--set", 0, LS_ARG_LIST, &a.sets},
+                            {"--steps", 0, LS_ARG_VALUE, &a.steps},
+                            {"--json", 0, LS_ARG_FLAG, &a.json}};
+    bool         named   = argc > 1 && argv[1][0] != '-';
+
+    if (!a.sets.item)
+        return ls_report(LS_ENOMEM);
+    ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
+                                                     .arg        = table,
+                                                     .n_args     = 3,
+                                                     .operand    = "CONFIG",
+                                                     .operand_to = &a.config,
+                                                     .optional   = true,
+                                                     .help       = &a.help},
+                                     argc - named, argv + named);
+    if (!status && !a.help)
+        status = run(&a, named ? argv[1] : NULL);
+    else if (!status)
+        fputs(help, stdout);
+    free(a.sets.item);
+    return ls_report(status);
+}
