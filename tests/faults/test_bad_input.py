@@ -103,6 +103,10 @@ USAGE = [
     ("inspect of none", ["inspect"], ["inspect"]),
     ("bench of nothing", ["bench"], ["bench"]),
     ("bench of a wrong config", ["bench", "train", "nope.json"], ["nope.json"]),
+    ("bench gemm of a config", ["bench", "gemm", "c.json"], ["bench gemm", "c.json"]),
+    ("bench of something else", ["bench", "gem"], ["gem", "train and gemm"]),
+    ("bench collectives", ["bench", "collectives"], ["not in this version"]),
+    ("bench on many", ["bench", "train", "c.json", "--nproc", "2"], ["--nproc 2", "not in this version"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
      for name in "run generate export import plan repair report".split()]
