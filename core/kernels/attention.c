@@ -214,6 +214,15 @@ static void add_product(const head_view *v, const tile *t, const ls_real *s, boo
                                  .ldc         = v->row});
 }
 
+/* ds = p (ds - delta) scale */
+LS_CLONES static void score_gradients(const tile *t, ls_real *ds, const ls_real *p,
+                                      const ls_real *delta, ls_real scale)
+{
+    for (int64_t i = 0; i < t->ni; i++)
+        for (int64_t j = 0; j < t->nj; j++)
+            ds[i * TILE + j] = p[i * TILE + j] * (ds[i * TILE + j] - delta[i]) * scale;
+}
+
 /*
  * With P the weights, D the dropout factors and delta = rowsum(dO * O):
  * dV += (P D)^T dO,  dS = P (dO V^T D - delta) * scale,  dQ += dS K,  dK += dS^T Q
@@ -221,13 +230,16 @@ static void add_product(const head_view *v, const tile *t, const ls_real *s, boo
 static void backward_tile(const head_view *v, const tile *t, const head_grads *g,
                           const ls_real *delta)
 {
-    ls_real        p[TILE * TILE], dropped[TILE * TILE], ds[TILE * TILE];
+    ls_real        p[TILE * TILE], dropped[TILE * TILE], ds[TILE * TILE], *used = p;
     const ls_real *dout = g->dout + t->i0 * v->out_row;
 
     weights(v, t, p);
-    memcpy(dropped, p, sizeof p);
-    drop_weights(v, t, dropped);
-    add_product(v, t, dropped, true, dout, v->out_row, g->dv + t->j0 * v->row);
+    if (v->a->dropout) {
+        memcpy(dropped, p, sizeof p);
+        drop_weights(v, t, dropped);
+        used = dropped;
+    }
+    add_product(v, t, used, true, dout, v->out_row, g->dv + t->j0 * v->row);
     ls_gemm_tile(&(ls_gemm_args){.transpose_b = true,
                                  .m           = t->ni,
                                  .n           = t->nj,
@@ -240,9 +252,7 @@ static void backward_tile(const head_view *v, const tile *t, const head_grads *g
                                  .c           = ds,
                                  .ldc         = TILE});
     drop_weights(v, t, ds);
-    for (int64_t i = 0; i < t->ni; i++)
-        for (int64_t j = 0; j < t->nj; j++)
-            ds[i * TILE + j] = p[i * TILE + j] * (ds[i * TILE + j] - delta[i]) * v->scale;
+    score_gradients(t, ds, p, delta, v->scale);
     add_product(v, t, ds, false, v->k + t->j0 * v->row, v->row, g->dq + t->i0 * v->row);
     add_product(v, t, ds, true, v->q + t->i0 * v->row, v->row, g->dk + t->j0 * v->row);
 }

@@ -51,6 +51,7 @@ def pytorch(config, init):
     """What PyTorch gets from the same parameters."""
     import gpt_torch  # ends with 77 where PyTorch is missing
 
+    gpt_torch.torch.set_num_threads(1)  # products this small gain little from more, and wait badly on a busy machine
     config = gpt_torch.resolve(config)
     p = gpt_torch.load_parameters(init, config["model"])
     train_tokens, val_tokens = gpt_torch.load_tokens(config)

@@ -33,7 +33,7 @@ VARIANTS = {
                          "optim": {"type": "adam", "weight_decay": 0.01,
                                    "schedule": {"type": "linear", "warmup": 5}}},
     "gpt2-sgd-constant": {"model": {**GPT2, "mlp": "gelu"},
-                          "optim": {"type": "sgd", "momentum": 0.9, "lr": 0.1, "weight_decay": 0.01,
+                          "optim": {"type": "sgd", "momentum": 0.9, "lr": 0.05, "weight_decay": 0.01,
                                     "schedule": {"type": "constant", "warmup": 5}}},
 }
 

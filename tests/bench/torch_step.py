@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""torch_step.py - a training step of the same GPT in PyTorch: eager, scaled_dot_product_attention, fused AdamW.
+
+    torch_step.py CONFIG --threads N [--steps S]
+
+Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads.  The GPT-2 style only;
+the weights' values do not matter here (tests/reference compares those).
+"""
+import argparse
+import json
+import resource
+import statistics
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, c, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.fc, self.out = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (p.view(b, t, self.heads, c // self.heads).transpose(1, 2) for p in self.qkv(self.ln_1(x)).split(c, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocab, context, layers, heads, c):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, c), nn.Embedding(context, c)
+        self.blocks = nn.ModuleList(Block(c, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(c)
+
+    def forward(self, ids, targets):
+        x = self.wte(ids) + self.wpe.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def sgemm_gflops(n=1024):
+    a, b = torch.randn(n, n), torch.randn(n, n)
+    start = time.perf_counter()
+    a @ b
+    return 2 * n**3 / (time.perf_counter() - start) * 1e-9
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=20)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with open(options.config) as file:
+        config = json.load(file)
+    m, batch = config["model"], config["batch"]["global"]
+    vocab = m.get("vocab_size", 256)
+    model = GPT(vocab, m["context"], m["n_layer"], m["n_head"], m["d_model"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    times, rates = [], []
+    for step in range(options.steps + 3):
+        ids = torch.randint(0, min(vocab, 256), (batch, m["context"] + 1))
+        rate = sgemm_gflops()
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        model(ids[:, :-1], ids[:, 1:].contiguous()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step >= 3:
+            times.append(time.perf_counter() - start)
+            rates.append(rate)
+    median = statistics.median(times)
+    print(json.dumps({"median_ms": median * 1e3, "tokens_per_s": batch * m["context"] / median,
+                      "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                      "sgemm_gflops": statistics.median(rates), "torch": torch.__version__, "threads": options.threads}))
+
+
+if __name__ == "__main__":
+    main()
