@@ -31,7 +31,7 @@ static const char help[] =
     "  -h, --help   this text\n";
 
 typedef struct {
-    const char *config, *steps;
+    const char *config, *steps, *nproc;
     ls_arg_list sets;
     bool        json, help;
 } arguments;
@@ -312,8 +312,13 @@ static ls_status run(const arguments *a, const char *what)
         return what ? ls_fail(LS_EUNSUPPORTED, "bench collectives is not in this version")
                     : ls_fail(LS_ECONFIG,
                               "bench: train or gemm is missing; see lockstep bench --help");
+    if (a->nproc)
+        return ls_fail(LS_EUNSUPPORTED, "bench: --nproc %s is not in this version", a->nproc);
     if (!strcmp(what, "train"))
         return run_train(a);
+    if (!strcmp(what, "gemm") && (a->config || a->steps))
+        return ls_fail(LS_ECONFIG, "bench gemm: unexpected %s%s", a->config ? "" : "--steps ",
+                       a->config ? a->config : a->steps);
     if (!strcmp(what, "gemm"))
         return bench_gemm(a);
     return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train and gemm", what);
@@ -324,6 +329,7 @@ int ls_cmd_bench(int argc, char **argv)
     arguments    a       = {.sets = {.item = ls_calloc((size_t)argc, sizeof(char *))}};
     const ls_arg table[] = {{"--set", 0, LS_ARG_LIST, &a.sets},
                             {"--steps", 0, LS_ARG_VALUE, &a.steps},
+                            {"--nproc", 0, LS_ARG_VALUE, &a.nproc},
                             {"--json", 0, LS_ARG_FLAG, &a.json}};
     bool         named   = argc > 1 && argv[1][0] != '-';
 
@@ -331,7 +337,7 @@ int ls_cmd_bench(int argc, char **argv)
         return ls_report(LS_ENOMEM);
     ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
                                                      .arg        = table,
-                                                     .n_args     = 3,
+                                                     .n_args     = sizeof table / sizeof *table,
                                                      .operand    = "CONFIG",
                                                      .operand_to = &a.config,
                                                      .optional   = true,

@@ -13,7 +13,7 @@
 #include "cli/files.h"
 
 static const char help[] =
-    "Usage: lockstep diff A B [--json]\n"
+    "usage: lockstep diff A B [--json]\n"
     "\n"
     "Compares two checkpoints tensor by tensor, by their bits.  A and B are .safetensors "
     "files\n"
@@ -21,8 +21,8 @@ static const char help[] =
     "differing element, how many differ, the largest absolute difference and, for F32, the\n"
     "largest distance in units in the last place.\n"
     "\n"
-    "  --json   one JSON object on one line\n"
-    "  --help   this text\n"
+    "  --json       one JSON object on one line\n"
+    "  -h, --help   this text\n"
     "\n"
     "Exit status: 0 bit-identical, 1 different or not readable, 2 wrong usage.\n";
 

@@ -15,7 +15,7 @@
 #include "core/alloc.h"
 
 static const char help[] =
-    "Usage: lockstep inspect CHECKPOINT [--json]\n"
+    "usage: lockstep inspect CHECKPOINT [--json]\n"
     "\n"
     "Lists what a checkpoint holds and verifies it.  CHECKPOINT is a .safetensors file, of\n"
     "Lockstep or of any other program, or a run directory (its params.safetensors).\n"
@@ -23,8 +23,8 @@ static const char help[] =
     "Verified are: the header, names, dtypes, shapes and offsets of all tensors, the file's\n"
     "size, and the SHA-256 of all values where the file carries it as params_sha256.\n"
     "\n"
-    "  --json   one JSON object on one line\n"
-    "  --help   this text\n"
+    "  --json       one JSON object on one line\n"
+    "  -h, --help   this text\n"
     "\n"
     "Exit status: 0 valid, 1 not valid or not readable, 2 wrong usage.\n";
 

@@ -26,9 +26,8 @@ static const char help[] =
     "  -h, --help        this text\n"
     "\n"
     "SIGINT and SIGTERM end the run after the current step; the parameters are saved and the\n"
-    "exit status is 130 or 143.  Exit status: 0 done, 1 failed while running, 2 wrong usage "
-    "or\n"
-    "config.\n";
+    "exit status is 130 or 143.  A second signal ends it at once, without saving.\n"
+    "Exit status: 0 done, 1 failed while running, 2 wrong usage or config.\n";
 
 typedef struct {
     const char *config, *nproc, *resume, *stop_at;

@@ -1,8 +1,13 @@
 /*
  * main.c - the `lockstep` command: a table of sub-commands.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 
@@ -49,18 +54,29 @@ static int dispatch(const char *name, int argc, char **argv)
             continue;
         if (commands[i].run)
             return commands[i].run(argc, argv);
-        return ls_report(ls_fail(LS_EUNSUPPORTED, "%s is not in this version", name));
+        return ls_report(ls_fail(LS_EUNSUPPORTED,
+                                 "the command '%s' is not in this version; see lockstep --help",
+                                 name));
     }
     return ls_report(ls_fail(LS_ECONFIG, "unknown command '%s'; see lockstep --help", name));
 }
 
-int main(int argc, char **argv)
+static bool is_help(const char *word)
 {
+    return !strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help");
+}
+
+static int run(int argc, char **argv)
+{
+    static char help[] = "--help";
+
     if (argc < 2) {
         usage(stderr);
         return 2;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (is_help(argv[1]) && argc > 2)
+        return dispatch(argv[2], 2, (char *[]){argv[2], help, NULL});
+    if (is_help(argv[1])) {
         usage(stdout);
         return 0;
     }
@@ -69,4 +85,36 @@ int main(int argc, char **argv)
         return 0;
     }
     return dispatch(argv[1], argc - 1, argv + 1);
+}
+
+/*
+ * A file that is opened later must not take the number of a standard stream that the caller
+ * closed: its text would go there.  Opened for reading, so that writing still fails.
+ */
+static void hold_standard_streams(void)
+{
+    while (true) {
+        int fd = open("/dev/null", O_RDONLY);
+        if (fd > STDERR_FILENO)
+            close(fd);
+        if (fd < 0 || fd > STDERR_FILENO)
+            return;
+    }
+}
+
+/* A result that did not get out is a failure, whatever the command thought. */
+static int finish_output(int code)
+{
+    bool lost = fflush(stdout) || ferror(stdout);
+
+    if (!lost || code)
+        return code;
+    return ls_report(ls_fail(LS_EIO, "writing to stdout: %s", strerror(errno ? errno : EIO)));
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of write, not a death */
+    return finish_output(run(argc, argv));
 }

@@ -15,6 +15,7 @@
 struct ls_metrics {
     char *path;
     FILE *file;
+    off_t whole; /* bytes of whole lines */
     int   error; /* errno of the first write that failed */
     bool  told;
 };
@@ -44,6 +45,8 @@ ls_status ls_metrics_open(const char *dir, ls_metrics **metrics)
         ls_metrics_close(m);
         return status;
     }
+    if (!fseeko(m->file, 0, SEEK_END))
+        m->whole = ftello(m->file);
     *metrics = m;
     return LS_OK;
 }
@@ -58,11 +61,16 @@ void ls_metrics_close(ls_metrics *m)
     free(m);
 }
 
+/* A line of which only a part could be written is taken away again. */
 static void end_line(ls_metrics *m)
 {
-    if (!fflush(m->file) && !ferror(m->file))
+    if (!fflush(m->file) && !ferror(m->file)) {
+        m->whole = ftello(m->file);
         return;
+    }
     m->error = errno ? errno : EIO;
+    if (ftruncate(fileno(m->file), m->whole))
+        m->error = errno;
     fclose(m->file);
     m->file = NULL;
 }
@@ -113,7 +121,7 @@ ls_status ls_summary_write(const char *dir, const ls_summary *s)
         ls_sprintf("{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s,\"world_size\":%lld,"
                    "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
                    "\"seconds\":%s,\"tokens\":%lld}\n",
-                   (long long)s->steps, print(s->final_loss, &loss),
+                   (long long)s->steps, s->steps ? print(s->final_loss, &loss) : "null",
                    s->has_validation ? print(s->val_loss, &val) : "null",
                    (long long)s->world_size, s->strategy, s->state_sha256, s->params_sha256,
                    print(s->seconds, &seconds), (long long)s->tokens);

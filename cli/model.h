@@ -39,4 +39,8 @@ typedef struct {
 
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters);
 
+/* ECONFIG where the plan goes beyond run.memory_mb. */
+LS_MUST_CHECK ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size,
+                                             int64_t parameters);
+
 #endif

@@ -119,7 +119,7 @@ void ls_progress_step(ls_progress *p, const ls_metrics_line *line, bool logged)
         ls_progress_clear(p);
         ls_log_info(p->log, "%s", text);
     } else if (now - p->drawn >= redraw_s) {
-        fprintf(stderr, "\r\033[K%s", text);
+        fprintf(stderr, "\r\033[K\033[?7l%s\033[?7h", text); /* cut at the edge, not wrapped */
         fflush(stderr);
         p->standing = true;
         p->drawn    = now;

@@ -31,6 +31,7 @@ typedef struct {
     double           logged_at; /* when the last line was logged */
     int64_t          logged;    /* its step */
     ls_status        lost; /* a log that could not be written: the run's status at its end */
+    char             lost_text[512]; /* the first of them */
 } run;
 
 /* Set by SIGINT and SIGTERM; the second one ends the process as if nobody caught it. */
@@ -41,42 +42,49 @@ static void on_signal(int number)
 {
     caught = number;
     stop   = 1;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
 }
 
 static void catch_signals(void)
 {
-    struct sigaction stops   = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction stops   = {.sa_handler = on_signal};
     struct sigaction ignored = {.sa_handler = SIG_IGN};
 
     sigemptyset(&stops.sa_mask);
     sigemptyset(&ignored.sa_mask);
     sigaction(SIGINT, &stops, NULL);
     sigaction(SIGTERM, &stops, NULL);
-    sigaction(SIGXFSZ, &ignored,
-              NULL); /* a file size limit is an error of write, not a death */
+    sigaction(SIGPIPE, &ignored, NULL); /* nobody reads the progress any more: go on */
+}
+
+static ls_status check_logs(run *r)
+{
+    ls_status status = ls_metrics_check(r->metrics);
+
+    return status ? status : ls_log_check(r->log);
 }
 
 /* A warning for each file that was lost since the last look; the run goes on. */
 static void look_after_logs(run *r)
 {
-    ls_status status = ls_metrics_check(r->metrics);
+    ls_status status;
 
-    if (!status)
-        status = ls_log_check(r->log);
-    if (!status)
-        return;
-    ls_progress_clear(&r->progress);
-    ls_log_warning(r->log, "%s", ls_error_message());
-    r->lost = status;
+    while ((status = check_logs(r))) {
+        ls_progress_clear(&r->progress);
+        ls_log_warning(r->log, "%s", ls_error_message());
+        if (!r->lost)
+            snprintf(r->lost_text, sizeof r->lost_text, "%s", ls_error_message());
+        r->lost = status;
+    }
 }
 
-static ls_status open_log(run *r, bool aside)
+static ls_status open_log(run *r)
 {
     const ls_config *cfg   = r->cfg;
     bool             quiet = cfg->log.progress == LS_CFG_PROGRESS_NONE;
     char            *path  = ls_run_dir_path(cfg->run.dir, "log.txt");
 
-    (void)aside;
     r->log           = ls_log_new(stderr, quiet ? LS_LOG_WARNING : LS_LOG_INFO);
     ls_status status = path && r->log ? ls_log_open(r->log, path) : LS_ENOMEM;
     free(path);
@@ -91,7 +99,7 @@ static ls_status open_files(run *r)
 
     if (status)
         return ls_blame_config(status);
-    status = open_log(r, aside != NULL);
+    status = open_log(r);
     if (!status && aside)
         ls_log_info(r->log, "files of an earlier run are now in %s", aside);
     free(aside);
@@ -123,6 +131,14 @@ static void say_hello(run *r)
         (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
 }
 
+/* A terminal that can take back what stands in its last line. */
+static bool is_terminal(void)
+{
+    const char *name = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb");
+}
+
 static void start_progress(run *r)
 {
     const ls_config *cfg = r->cfg;
@@ -130,13 +146,14 @@ static void start_progress(run *r)
     r->progress = (ls_progress){
         .log        = r->log,
         .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE,
-        .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && isatty(STDERR_FILENO),
+        .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && is_terminal(),
         .first      = 1,
         .last       = cfg->run.steps,
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
     };
     if (!r->progress.silent)
         r->progress.peak_flops = ls_measure_sgemm(512, 5);
+    ls_mem_reset_peaks(); /* of the steps, not of loading and measuring */
     r->progress.started = r->logged_at = ls_now();
 }
 
@@ -153,12 +170,19 @@ static ls_metrics_line line_of(const run *r, double now)
                              .rss          = ls_resident_bytes()};
 }
 
+/* Every log.every steps, and the first and the last one, whatever ends the run. */
+static bool is_logged(const run *r)
+{
+    int64_t step = r->last.step;
+
+    return step % r->cfg->log.every == 0 || step == 1 || step == r->cfg->run.steps || stop;
+}
+
 static void report_step(run *r)
 {
-    bool logged = r->last.step % r->cfg->log.every == 0 || r->last.step == 1 ||
-                  r->last.step == r->cfg->run.steps;
-    double          now  = ls_now();
-    ls_metrics_line line = line_of(r, now);
+    bool            logged = is_logged(r);
+    double          now    = ls_now();
+    ls_metrics_line line   = line_of(r, now);
 
     ls_progress_step(&r->progress, &line, logged);
     if (!logged)
@@ -211,6 +235,13 @@ static ls_status take_steps(run *r)
     return status == LS_EINTERRUPTED ? LS_OK : status;
 }
 
+/* A signal that came after the last step's report. */
+static void report_late(run *r)
+{
+    if (r->logged < r->last.step)
+        report_step(r);
+}
+
 /* The last step's line, parameters and summary, also after a signal. */
 static ls_status finish(run *r)
 {
@@ -232,28 +263,11 @@ static ls_status finish(run *r)
         status = ls_summary_write(cfg->run.dir, &s);
     if (!status)
         ls_log_info(r->log,
-                    "%s after step %lld in %.1f s: loss %.6f; parameters in %s, sha256 %.16s",
-                    stop ? "stopped" : "done", (long long)s.steps, s.seconds, s.final_loss,
-                    path, s.params_sha256);
+                    "%s after step %lld of %lld in %.1f s; parameters in %s, sha256 %.16s",
+                    s.steps < cfg->run.steps ? "stopped" : "done", (long long)s.steps,
+                    (long long)cfg->run.steps, s.seconds, path, s.params_sha256);
     free(path);
     return status;
-}
-
-static ls_status check_plan(const ls_config *cfg, const ls_trainer *trainer)
-{
-    ls_memory_plan plan  = ls_memory_plan_of(cfg, ls_trainer_vocab_size(trainer),
-                                             ls_trainer_parameter_count(trainer));
-    int64_t        limit = cfg->run.memory_mb << 20;
-
-    if (!limit || plan.total <= limit)
-        return LS_OK;
-    return ls_fail(
-        LS_ECONFIG,
-        "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
-        "gradients %lld, optimizer %lld, activations %lld)",
-        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-        (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
 }
 
 static ls_status check_supported(const ls_config *cfg)
@@ -272,9 +286,9 @@ static ls_status train(run *r)
 
     if (status)
         return ls_blame_config(status);
-    status = check_plan(r->cfg, r->trainer);
-    if (!status)
-        status = open_files(r);
+    if (stop)
+        return LS_OK; /* nothing was written yet, and nothing will be */
+    status = open_files(r);
     if (status)
         return status;
     say_hello(r);
@@ -282,9 +296,20 @@ static ls_status train(run *r)
     status = take_steps(r);
     if (status)
         return status;
+    report_late(r);
     status = finish(r);
     look_after_logs(r);
-    return status ? status : r->lost;
+    return !status && r->lost ? ls_fail(r->lost, "%s", r->lost_text) : status;
+}
+
+/* log.txt shows what the terminal does: the error line too, which the caller prints. */
+static void log_failure(run *r)
+{
+    if (!r->log)
+        return;
+    ls_progress_clear(&r->progress);
+    ls_log_set_stream(r->log, NULL);
+    ls_log_info(r->log, "lockstep: error: %s", ls_error_message());
 }
 
 ls_status ls_train(const ls_config *cfg, int *signal)
@@ -297,8 +322,8 @@ ls_status ls_train(const ls_config *cfg, int *signal)
         status = ls_start_compute(cfg);
     if (!status)
         status = train(&r);
-    if (status && r.log && cfg->log.progress != LS_CFG_PROGRESS_NONE)
-        ls_progress_clear(&r.progress);
+    if (status)
+        log_failure(&r);
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);

@@ -47,7 +47,10 @@ static ls_status make_model(ls_trainer *t)
     t->parameters = ls_module_list(t->model, false, &t->n);
     if (!t->parameters)
         return LS_ENOMEM;
-    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    ls_status status =
+        ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
+    if (!status)
+        status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -152,15 +155,23 @@ static ls_status look_at_leaf(void *context, ls_tensor *leaf)
     return LS_OK;
 }
 
+static ls_status blame_parameter(const char *name, int64_t step)
+{
+    if (step == 1)
+        return ls_fail(LS_ENOTFINITE, "step 1: parameter %s is not finite from the start",
+                       name);
+    return ls_fail(LS_ENOTFINITE,
+                   "step %lld: parameter %s is not finite; the update of step %lld made it so",
+                   (long long)step, name, (long long)step - 1);
+}
+
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
-    for (int i = 0; i < t->n; i++)
-        if (!all_finite(ls_reals(t->parameters[i].tensor),
-                        ls_tensor_numel(t->parameters[i].tensor)))
-            return ls_fail(
-                LS_ENOTFINITE,
-                "step %lld: parameter %s is not finite; the update of step %lld made it so",
-                (long long)step, t->parameters[i].name, (long long)step - 1);
+    for (int i = 0; i < t->n; i++) {
+        const ls_tensor *p = t->parameters[i].tensor;
+        if (!all_finite(ls_reals(p), ls_tensor_numel(p)))
+            return blame_parameter(t->parameters[i].name, step);
+    }
     return LS_OK;
 }
 
@@ -174,13 +185,12 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
     ls_tape_on_leaf(t->tape, NULL, NULL);
     if (status || (isfinite(ls_item(l)) && !s.name))
         return status;
-    return ls_fail(
-        LS_ENOTFINITE,
-        "step %lld, micro-batch %lld: the loss is %g, %s%s; the parameters are those "
-        "before this step",
-        (long long)done + 1, (long long)m, ls_item(l),
-        s.name ? "the first gradient that is not finite is that of " : "gradients are finite",
-        s.name ? s.name : "");
+    return ls_fail(LS_ENOTFINITE,
+                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the step was not taken",
+                   (long long)done + 1, (long long)m, fabs(ls_item(l)),
+                   s.name ? "the first gradient that is not finite is that of "
+                          : "gradients are finite",
+                   s.name ? s.name : "");
 }
 
 /* The step is a pure function, so it is computed once more, with a look at everything. */
@@ -189,6 +199,9 @@ static ls_status blame(ls_trainer *t, int64_t done)
     int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
     ls_status status = blame_parameters(t, done + 1);
 
+    for (int i = 0; i < t->n; i++)
+        ls_tensor_zero_grad(
+            t->parameters[i].tensor); /* the step's sum, to which backward would add */
     for (int64_t m = 0; m < micros && !status; m++)
         status = blame_micro(t, done, m);
     if (status)

@@ -118,9 +118,11 @@ static void *from_system(size_t bytes)
 {
     if (bytes < HUGE_FROM)
         return aligned_alloc(ALIGNMENT, bytes);
-    void *block = aligned_alloc(HUGE_PAGE, bytes);
+    void *block; /* aligned_alloc would want a multiple of HUGE_PAGE */
+    if (posix_memalign(&block, HUGE_PAGE, bytes))
+        return NULL;
 #ifdef MADV_HUGEPAGE
-    if (block && madvise(block, bytes, MADV_HUGEPAGE))
+    if (madvise(block, bytes, MADV_HUGEPAGE))
         return block; /* a wish that was not granted */
 #endif
     return block;

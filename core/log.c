@@ -32,6 +32,13 @@ ls_log *ls_log_new(FILE *stream, ls_log_level least)
     return log;
 }
 
+void ls_log_set_stream(ls_log *log, FILE *stream)
+{
+    pthread_mutex_lock(&log->lock);
+    log->stream = stream;
+    pthread_mutex_unlock(&log->lock);
+}
+
 static void close_file(ls_log *log)
 {
     if (log->file && fclose(log->file) && !log->lost)

@@ -21,6 +21,9 @@ typedef enum { LS_LOG_INFO, LS_LOG_WARNING, LS_LOG_ERROR } ls_log_level;
 ls_log *ls_log_new(FILE *stream, ls_log_level least);
 void    ls_log_free(ls_log *log); /* closes the file; NULL is allowed */
 
+/* Another stream, borrowed; NULL: none. */
+void ls_log_set_stream(ls_log *log, FILE *stream);
+
 /* From here on lines of every level go to the file at path too, at its end.  EIO. */
 LS_MUST_CHECK ls_status ls_log_open(ls_log *log, const char *path);
 

@@ -123,7 +123,7 @@ static const struct {
      "metadata says 0000\n"},
     {"inspect nothing", {"inspect", "@none"}, 1, {""}, "lockstep: error: /tmp/"},
     {"inspect garbage", {"inspect", "@garbage"}, 1, {""}, "garbage: truncated: expected"},
-    {"inspect --help", {"inspect", "--help"}, 0, {"Usage: lockstep inspect"}, ""},
+    {"inspect --help", {"inspect", "--help"}, 0, {"usage: lockstep inspect"}, ""},
     {"inspect too few", {"inspect"}, 2, {""}, "lockstep: error: inspect: 0 arguments given"},
     {"inspect too many", {"inspect", "a", "b"}, 2, {""}, "2 arguments given, expected one"},
     {"inspect --jsn", {"inspect", "--jsn", "a"}, 2, {""}, "unknown option '--jsn'"},
@@ -160,7 +160,7 @@ static const struct {
       "only in B: d I64 ()\n", "0 tensors identical, 1 different, 1 only in A, 1 only in B"},
      ""},
     {"diff of nothing", {"diff", "@a.safetensors", "@none"}, 1, {""}, "No such file"},
-    {"diff --help", {"diff", "-h"}, 0, {"Usage: lockstep diff"}, ""},
+    {"diff --help", {"diff", "-h"}, 0, {"usage: lockstep diff"}, ""},
     {"diff too few", {"diff", "a"}, 2, {""}, "1 arguments given, expected two"},
 };
 

@@ -49,6 +49,21 @@ static void test_lines(void)
     read_all(path, file, sizeof file);
     CHECK(strstr(file, "error: 2.5\nlater\n") != NULL);
     fclose(stream);
+
+    TEST_ROW("a stream is taken away, another given");
+    free(shown);
+    stream = open_memstream(&shown, &bytes);
+    log    = ls_log_new(stream, LS_LOG_INFO);
+    CHECK_OK(ls_log_open(log, path));
+    ls_log_set_stream(log, NULL);
+    ls_log_error(log, "for the file");
+    ls_log_set_stream(log, stream);
+    ls_log_info(log, "for both");
+    ls_log_free(log);
+    CHECK(!strcmp(shown, "for both\n"));
+    read_all(path, file, sizeof file);
+    CHECK(strstr(file, "error: for the file\nfor both\n") != NULL);
+    fclose(stream);
     free(shown);
     unlink(path);
 }
