@@ -4,9 +4,14 @@
  * The caller publishes a job and takes part in it; workers that wake in time enter it, take
  * indices from an atomic counter and leave when it has run out.  The caller closes the job
  * and waits for those inside alone: a worker that the system has not let run yet finds it
- * closed and holds up no one.  A worker spins for some microseconds before it sleeps, since
- * the kernels of one step follow each other closely; with more threads than cores nobody
- * spins, as that would take the core from the one who is waited for.
+ * closed and holds up no one.  One atomic word says all of that:
+ *
+ *     gate:  generation of the job | open | workers inside
+ *
+ * so that on the fast path nobody takes a lock, which two threads that wait for each other
+ * would always find taken.  A worker spins for some microseconds before it sleeps, since the
+ * kernels of one step follow each other closely; with more threads than cores nobody spins,
+ * as that would take the core from the one who is waited for.
  */
 #define _GNU_SOURCE
 #include "core/thread.h"
@@ -20,24 +25,34 @@
 
 #include "core/alloc.h"
 
-enum { SPINS = 1500 }; /* of a pause: some 30 microseconds */
+/*
+ * Looks at the gate before sleeping, some 50 microseconds of them; every so many of them a
+ * pause. A pause each time would be an invitation to a hypervisor to take the core away
+ * (pause-loop exiting): on virtual machines every short job then finds its worker elsewhere.
+ */
+enum { SPINS = 50000, LOOKS_A_PAUSE = 64 };
+
+#define GENERATION ((uint64_t)1 << 32)
+#define OPEN ((uint64_t)1 << 31)
+#define INSIDE (OPEN - 1)
 
 struct ls_pool {
-    int             threads; /* the caller's included */
-    pthread_t      *worker;
-    int             started;
-    pthread_mutex_t lock;
-    pthread_cond_t  wake, done;
-    int             spins;
-    atomic_uint     generation; /* of the newest job */
-    bool            stop;
-    /* the job; but for next, changed under the lock only */
-    bool            open;
-    atomic_int      inside; /* workers that have entered and not left */
-    ls_task         task;
-    void           *context;
-    int64_t         n;
-    _Atomic int64_t next;
+    int              threads; /* the caller's included */
+    pthread_t       *worker;
+    int              started;
+    int              spins;
+    _Atomic uint64_t gate;
+    _Atomic int64_t  next; /* the next index to take */
+    /* the job; written while nobody is inside and the gate is closed */
+    ls_task          task;
+    void            *context;
+    int64_t          n;
+    /* the slow path; whoever sleeps says so before looking at the gate for the last time */
+    pthread_mutex_t  lock;
+    pthread_cond_t   wake, done;
+    atomic_int       asleep;  /* workers in wake */
+    atomic_bool      waiting; /* the caller is in done */
+    atomic_bool      stop;
 };
 
 static _Thread_local ls_pool *current;
@@ -51,50 +66,72 @@ static void run_tasks(ls_pool *p)
     inside_task = false;
 }
 
-static void pause_briefly(void)
+static void breathe(int look)
 {
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+    if (look % LOOKS_A_PAUSE == 0)
+        __builtin_ia32_pause();
+#else
+    (void)look;
 #endif
 }
 
-/* Waits for a job newer than seen and enters it, if it is still open; false: the pool ends. */
-static bool enter_next(ls_pool *p, unsigned *seen, bool *entered)
+static bool is_new(ls_pool *p, uint64_t seen)
 {
-    for (int i = 0; i < p->spins && atomic_load(&p->generation) == *seen; i++)
-        pause_briefly();
+    return atomic_load(&p->gate) / GENERATION != seen || atomic_load(&p->stop);
+}
+
+static void wait_for_job(ls_pool *p, uint64_t seen)
+{
+    for (int i = 0; i < p->spins; i++) {
+        if (is_new(p, seen))
+            return;
+        breathe(i);
+    }
     pthread_mutex_lock(&p->lock);
-    while (!p->stop && atomic_load(&p->generation) == *seen)
+    atomic_fetch_add(&p->asleep, 1);
+    while (!is_new(p, seen))
         pthread_cond_wait(&p->wake, &p->lock);
-    bool go  = !p->stop;
-    *seen    = atomic_load(&p->generation);
-    *entered = go && p->open;
-    if (*entered)
-        atomic_fetch_add(&p->inside, 1);
+    atomic_fetch_sub(&p->asleep, 1);
     pthread_mutex_unlock(&p->lock);
-    return go;
+}
+
+/* Enters the newest job unless it is closed; *seen gets its generation. */
+static bool enter(ls_pool *p, uint64_t *seen)
+{
+    uint64_t gate = atomic_load(&p->gate);
+
+    while (gate & OPEN)
+        if (atomic_compare_exchange_weak(&p->gate, &gate, gate + 1))
+            break;
+    *seen = gate / GENERATION;
+    return gate & OPEN;
 }
 
 static void leave(ls_pool *p)
 {
+    uint64_t before = atomic_fetch_sub(&p->gate, 1);
+
+    if ((before & INSIDE) > 1 || !atomic_load(&p->waiting))
+        return;
     pthread_mutex_lock(&p->lock);
-    if (atomic_fetch_sub(&p->inside, 1) == 1)
-        pthread_cond_signal(&p->done);
+    pthread_cond_signal(&p->done);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void *work(void *arg)
 {
     ls_pool *p = arg;
-    bool     entered;
 
-    for (unsigned seen = 0; enter_next(p, &seen, &entered);) {
-        if (!entered)
+    for (uint64_t seen = 0;;) {
+        wait_for_job(p, seen);
+        if (atomic_load(&p->stop))
+            return NULL;
+        if (!enter(p, &seen))
             continue;
         run_tasks(p);
         leave(p);
     }
-    return NULL;
 }
 
 ls_pool *ls_pool_new(int n)
@@ -126,7 +163,7 @@ void ls_pool_free(ls_pool *p)
     if (!p)
         return;
     pthread_mutex_lock(&p->lock);
-    p->stop = true;
+    atomic_store(&p->stop, true);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->started; i++)
@@ -149,27 +186,32 @@ ls_pool *ls_pool_use(ls_pool *pool)
 
 static void publish(ls_pool *p, int64_t n, ls_task task, void *context)
 {
-    pthread_mutex_lock(&p->lock);
+    uint64_t generation = atomic_load(&p->gate) / GENERATION + 1;
+
     p->task    = task;
     p->context = context;
     p->n       = n;
-    p->open    = true;
     atomic_store(&p->next, 0);
-    atomic_fetch_add(&p->generation, 1);
+    atomic_store(&p->gate, (generation * GENERATION) | OPEN);
+    if (!atomic_load(&p->asleep))
+        return;
+    pthread_mutex_lock(&p->lock);
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void close_and_wait(ls_pool *p)
 {
+    atomic_fetch_and(&p->gate, ~OPEN);
+    for (int i = 0; i < p->spins && atomic_load(&p->gate) & INSIDE; i++)
+        breathe(i);
+    if (!(atomic_load(&p->gate) & INSIDE))
+        return;
     pthread_mutex_lock(&p->lock);
-    p->open = false;
-    pthread_mutex_unlock(&p->lock);
-    for (int i = 0; i < p->spins && atomic_load(&p->inside); i++)
-        pause_briefly();
-    pthread_mutex_lock(&p->lock);
-    while (atomic_load(&p->inside))
+    atomic_store(&p->waiting, true);
+    while (atomic_load(&p->gate) & INSIDE)
         pthread_cond_wait(&p->done, &p->lock);
+    atomic_store(&p->waiting, false);
     pthread_mutex_unlock(&p->lock);
 }
 
