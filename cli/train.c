@@ -121,6 +121,8 @@ static void say_hello(run *r)
     ls_log_info(r->log, "lockstep %s: run %s in %s", LS_VERSION, cfg->run.name, cfg->run.dir);
     ls_log_info(r->log, "%s; %lld thread%s", ls_blas_describe(), (long long)cfg->run.threads,
                 cfg->run.threads == 1 ? "" : "s");
+    if (ls_blas_held_back())
+        ls_log_warning(r->log, "%s", ls_blas_held_back());
     ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
                 (long long)data->train.count, (long long)data->val.count, data->vocab_size);
     ls_log_info(

@@ -1,11 +1,12 @@
 # bash completion for lockstep
 _lockstep_options() {
     case $1 in
-    train) echo "--nproc --set --resume --stop-at --dry-run --allow-change --new-data --json --help" ;;
+    train) echo "--set --resume --dry-run --help" ;;
+    bench) echo "--set --steps --json --help" ;;
     init) echo "-o --set --help" ;;
     eval) echo "--data --help" ;;
     inspect) echo "--json --help" ;;
-    diff) echo "--help" ;;
+    diff) echo "--json --help" ;;
     *) echo "--help --version" ;;
     esac
 }
@@ -14,7 +15,7 @@ _lockstep() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff bench --help --version" -- "$current")
         return
     fi
     case $previous in
@@ -26,6 +27,10 @@ _lockstep() {
         return
         ;;
     esac
+    if [ "$command" = bench ] && [ "$COMP_CWORD" = 2 ]; then
+        mapfile -t COMPREPLY < <(compgen -W "train gemm --help" -- "$current")
+        return
+    fi
     case $current in
     -*) mapfile -t COMPREPLY < <(compgen -W "$(_lockstep_options "$command")" -- "$current") ;;
     *) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;

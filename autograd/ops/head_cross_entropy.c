@@ -134,10 +134,11 @@ static double run_chunk(ls_node *call, const sizes *s, ls_block b, double total)
                         b.end - b.first, s->v};
 
     chunk_logits(call, s, b, logits);
-    ls_k_cross_entropy(loss, lse, &rows);
     if (call->early[X] || call->early[W]) {
-        ls_k_cross_entropy_backward(logits, lse, &rows, 1, false);
+        ls_k_cross_entropy_gradient(loss, logits, &rows);
         chunk_gradients(call, s, b, logits);
+    } else {
+        ls_k_cross_entropy(loss, lse, &rows);
     }
     return ls_k_add_losses(total, loss, rows.rows);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/thread.h"
 
@@ -140,6 +141,49 @@ const char *ls_blas_describe(void)
     snprintf(text, sizeof text, "OpenBLAS %s, kernel %s, %d thread%s a call", version,
              openblas_get_corename(), openblas_get_num_threads(),
              openblas_get_num_threads() == 1 ? "" : "s");
+    return text;
+}
+
+/* Instruction sets of x86-64 that kernels differ by: 1 below AVX2, 2 AVX2, 3 AVX-512. */
+static int kernel_level(const char *name)
+{
+    static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "Zen4",
+                                       "Zen5"};
+    static const char *const avx2[] = {"Haswell", "Zen", "Excavator"};
+
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (!strcasecmp(name, wide[i]))
+            return 3;
+    for (size_t i = 0; i < sizeof avx2 / sizeof *avx2; i++)
+        if (!strcasecmp(name, avx2[i]))
+            return 2;
+    return 1;
+}
+
+static int processor_level(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+        return 3;
+    if (__builtin_cpu_supports("avx2"))
+        return 2;
+#endif
+    return 1;
+}
+
+const char *ls_blas_held_back(void)
+{
+    static const char *const  names[] = {"", "SSE or AVX", "AVX2", "AVX-512"};
+    static _Thread_local char text[256];
+    const char *held = getenv("OPENBLAS_CORETYPE"), *kernel = openblas_get_corename();
+
+    if (!held || kernel_level(kernel) >= processor_level())
+        return NULL;
+    snprintf(
+        text, sizeof text,
+        "OPENBLAS_CORETYPE=%s holds OpenBLAS to its %s kernel (%s); this processor has %s, so "
+        "products could be faster without it",
+        held, kernel, names[kernel_level(kernel)], names[processor_level()]);
     return text;
 }
 

@@ -42,6 +42,12 @@ void ls_blas_init(void);
 const char *ls_blas_describe(void);
 
 /*
+ * Where OPENBLAS_CORETYPE in the environment holds BLAS to a kernel of an older instruction set
+ * than the processor has: a text that says so; else NULL.
+ */
+const char *ls_blas_held_back(void);
+
+/*
  * Products of odd shapes against plain loops, under 20 ms.  A BLAS that computes wrong
  * (known: old builds on newer processors) is refused: EINVAL, naming what to set.
  */

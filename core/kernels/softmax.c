@@ -196,6 +196,44 @@ void ls_k_cross_entropy_backward(ls_real *d, const double *lse, const ls_scored 
     ls_parallel(ls_block_count(s->rows, row_grain(s->n)), score_task, &j);
 }
 
+/* Row x becomes softmax(x) - onehot(target); returns its loss. */
+LS_INLINE double score_in_place(ls_real *x, int64_t n, int32_t target)
+{
+    ls_real max = ls_lanes_max(x, n);
+    double  at  = (double)x[target], sum;
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ls_exp(x[i] - max);
+    LS_LANES_SUM(sum, i, n, (double)x[i]);
+    ls_real factor = (ls_real)(1 / sum);
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
+    x[target] -= 1;
+    return (double)max + log(sum) - at;
+}
+
+LS_CLONES static void in_place_task(void *context, int64_t index)
+{
+    const scored_job *j     = context;
+    const ls_scored  *s     = j->s;
+    ls_block          range = ls_block_at(s->rows, row_grain(s->n), index);
+
+    for (int64_t r = range.first; r < range.end; r++) {
+        ls_real *x = j->d + r * s->n;
+        j->loss[r] = 0;
+        if (s->target[r] != s->ignore)
+            j->loss[r] = score_in_place(x, s->n, s->target[r]);
+        else
+            clear_row(x, s->n);
+    }
+}
+
+void ls_k_cross_entropy_gradient(double *loss, ls_real *logits, const ls_scored *s)
+{
+    scored_job j = {.s = s, .loss = loss, .d = logits};
+    ls_parallel(ls_block_count(s->rows, row_grain(s->n)), in_place_task, &j);
+}
+
 double ls_k_add_losses(double total, const double *loss, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

@@ -36,6 +36,12 @@ void ls_k_cross_entropy(double *loss, double *lse, const ls_scored *s);
 void ls_k_cross_entropy_backward(ls_real *d, const double *lse, const ls_scored *s,
                                  ls_real scale, bool add);
 
+/*
+ * Both at once, in place: losses as ls_k_cross_entropy gives them, to the bit, and the logits
+ * become softmax - onehot (0 where ignored).  One exponential an element.
+ */
+void ls_k_cross_entropy_gradient(double *loss, ls_real *logits, const ls_scored *s);
+
 /* Adds the losses of n rows to a total in row order. */
 double ls_k_add_losses(double total, const double *loss, int64_t n);
 

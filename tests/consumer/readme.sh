@@ -27,5 +27,6 @@ LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig} "$work/program" | tee "$work/outpu
 
 accuracy=$(sed -n 's/.*accuracy *\([0-9.]*\) %.*/\1/p' "$work/output" | tail -n1)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 95) }' || fail "accuracy $accuracy %, want more than 95"
-first=$(sed -n '1s/.*loss *\([0-9.]*\) .*/\1/p' "$work/output") last=$(tail -n1 "$work/output" | sed 's/.*loss *\([0-9.]*\) .*/\1/')
+losses=$(sed -n 's/.*loss *\([0-9.]*\).*/\1/p' "$work/output")
+first=$(echo "$losses" | head -n1) last=$(echo "$losses" | tail -n1)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a) }' || fail "the loss went from $first to $last"

@@ -70,14 +70,30 @@ def test_quiet(folder):
     cli.row("quiet")
     r = cli.run(folder, "train", "c.json", "--set", "log.progress=none")
     cli.check_ok(r)
-    cli.equal((r.stdout, r.stderr), ("", ""), "output")
+    cli.equal((r.stdout, cli.warnings(r.stderr)), ("", []), "output")
+    cli.equal(len(r.stderr.splitlines()), r.stderr.count("warning: "), "lines that are no warnings")
     cli.check("done after step 400" in log(folder), "log.txt tells")
+
+
+def test_held_back(folder):
+    """A BLAS that the environment holds to an old kernel is worth a warning, where the processor has more."""
+    cli.row("held back")
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        if not re.search(r"\bavx2\b", file.read()):
+            return
+    r = cli.run(folder, "train", "c.json", "--set", "run.steps=1", env={**os.environ, "OPENBLAS_CORETYPE": "Nehalem"})
+    cli.check_ok(r)
+    cli.check("warning: OPENBLAS_CORETYPE=Nehalem holds OpenBLAS to its Nehalem kernel" in r.stderr, r.stderr[:300])
+    free = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    r = cli.run(folder, "train", "c.json", "--set", "run.steps=1", env=free)
+    cli.check_ok(r)
+    cli.check("OPENBLAS_CORETYPE" not in r.stderr, "no warning without the variable")
 
 
 def main():
     with cli.workspace() as folder:
         cli.write_config(folder, **CHANGES)
-        for test in (test_living_line, test_plain, test_quiet):
+        for test in (test_living_line, test_plain, test_quiet, test_held_back):
             test(folder)
     cli.finish()
 
