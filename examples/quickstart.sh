@@ -8,7 +8,6 @@ cd "$(dirname "$0")/.."
 . cmake/needs.sh
 
 RUN=runs/quickstart
-STEPS=1000 # half of what the config says, for the three minutes
 
 # The Jargon File, else the licence texts that every Debian carries.
 corpus_setting() {
@@ -42,11 +41,12 @@ cmake --build build --parallel "$(nproc)" --target lockstep_command
 
 setting=$(corpus_setting)
 echo "== training on ${setting#data.train=}"
-build/lockstep train examples/gpt_tiny.json --resume never --set "run.dir=$RUN" --set "run.steps=$STEPS" \
+build/lockstep train examples/gpt_tiny.json --resume never --set "run.dir=$RUN" \
     --set "$setting"
 show_losses
 echo "== the loss over the validation data, in nats a byte"
 build/lockstep eval "$RUN"
 echo "== what the run left"
-build/lockstep inspect "$RUN"
+build/lockstep inspect "$RUN" | head -n 12
+echo "   (all tensors: build/lockstep inspect $RUN)"
 echo "== done; your own: build/lockstep train CONFIG.json, with the config described in docs/config.md"
