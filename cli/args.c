@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "core/alloc.h"
+
 typedef struct {
     const ls_arg_table *table;
     int                 argc, at;
@@ -35,7 +37,11 @@ static ls_status take_value(cursor *c, const ls_arg *arg, const char *value)
     if (!value)
         return ls_fail(LS_ECONFIG, "%s: %s needs a value", c->table->command, arg->name);
     if (arg->kind == LS_ARG_LIST) {
-        ls_arg_list *list     = arg->to;
+        ls_arg_list *list = arg->to;
+        if (!list->item)
+            list->item = ls_calloc((size_t)c->argc, sizeof *list->item);
+        if (!list->item)
+            return LS_ENOMEM;
         list->item[list->n++] = value;
     } else {
         *(const char **)arg->to = value;

@@ -11,7 +11,7 @@
 typedef enum { LS_ARG_FLAG, LS_ARG_VALUE, LS_ARG_LIST } ls_arg_kind;
 
 typedef struct {
-    const char **item; /* room for argc of them, of the caller's */
+    const char **item; /* freed by the caller with free() */
     int          n;
 } ls_arg_list;
 

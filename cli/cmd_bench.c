@@ -326,15 +326,13 @@ static ls_status run(const arguments *a, const char *what)
 
 int ls_cmd_bench(int argc, char **argv)
 {
-    arguments    a       = {.sets = {.item = ls_calloc((size_t)argc, sizeof(char *))}};
+    arguments    a       = {0};
     const ls_arg table[] = {{"--set", 0, LS_ARG_LIST, &a.sets},
                             {"--steps", 0, LS_ARG_VALUE, &a.steps},
                             {"--nproc", 0, LS_ARG_VALUE, &a.nproc},
                             {"--json", 0, LS_ARG_FLAG, &a.json}};
     bool         named   = argc > 1 && argv[1][0] != '-';
 
-    if (!a.sets.item)
-        return ls_report(LS_ENOMEM);
     ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
                                                      .arg        = table,
                                                      .n_args     = sizeof table / sizeof *table,
@@ -345,8 +343,6 @@ int ls_cmd_bench(int argc, char **argv)
                                      argc - named, argv + named);
     if (!status && !a.help)
         status = run(&a, named ? argv[1] : NULL);
-    else if (!status)
-        fputs(help, stdout);
     free(a.sets.item);
-    return ls_report(status);
+    return ls_report_help(status, a.help ? help : NULL);
 }

@@ -115,10 +115,5 @@ int ls_cmd_eval(int argc, char **argv)
     arguments a      = {0};
     ls_status status = parse(&a, argc, argv);
 
-    if (status)
-        return ls_report(status);
-    if (!a.help)
-        return run(&a);
-    fputs(help, stdout);
-    return 0;
+    return status || a.help ? ls_report_help(status, help) : run(&a);
 }

@@ -122,16 +122,10 @@ static int run(const arguments *a)
 
 int ls_cmd_init(int argc, char **argv)
 {
-    arguments a = {.sets = {.item = ls_calloc((size_t)argc, sizeof(char *))}};
-
-    if (!a.sets.item)
-        return ls_report(LS_ENOMEM);
+    arguments a      = {0};
     ls_status status = parse(&a, argc, argv);
-    int       code   = status ? ls_report(status) : 0;
-    if (!status && a.help)
-        fputs(help, stdout);
-    else if (!status)
-        code = run(&a);
+    int       code   = status || a.help ? ls_report_help(status, help) : run(&a);
+
     free(a.sets.item);
     return code;
 }

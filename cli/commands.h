@@ -35,4 +35,7 @@ int ls_exit_status(ls_status status);
 /* Prints `lockstep: error: <message>` on stderr, on one line; returns ls_exit_status(). */
 int ls_report(ls_status status);
 
+/* The same; without a failure the help text (NULL: none) goes to stdout. */
+int ls_report_help(ls_status status, const char *help);
+
 #endif

@@ -26,3 +26,10 @@ int ls_report(ls_status status)
     fputc('\n', stderr);
     return ls_exit_status(status);
 }
+
+int ls_report_help(ls_status status, const char *help)
+{
+    if (!status && help)
+        fputs(help, stdout);
+    return ls_report(status);
+}

@@ -47,6 +47,6 @@ show_losses
 echo "== the loss over the validation data, in nats a byte"
 build/lockstep eval "$RUN"
 echo "== what the run left"
-build/lockstep inspect "$RUN" | head -n 12
+build/lockstep inspect "$RUN" | sed -n 1,12p
 echo "   (all tensors: build/lockstep inspect $RUN)"
 echo "== done; your own: build/lockstep train CONFIG.json, with the config described in docs/config.md"
