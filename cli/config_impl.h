@@ -93,6 +93,13 @@ typedef struct {
 void ls__config_problem(config_problems *problems, const config_source *source, const char *fmt,
                         ...) LS_PRINTF(3, 4);
 
+/* How much of a value's text a message shows: whole characters, at most about 60 bytes. */
+int ls__config_shown(const ls_json *node);
+
+/* Puts a value (source->node), or the key's default, into its field of cfg; ENOMEM. */
+ls_status ls__config_fill(ls_config *cfg, const config_key *key, const config_source *source,
+                          config_problems *problems);
+
 /* Defaults that depend on other keys; ENOMEM.  name is the config's file. */
 ls_status ls__config_compute(ls_config *cfg, const config_source *sources, const char *name);
 

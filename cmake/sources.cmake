@@ -109,6 +109,7 @@ set(LS_CLI_SOURCES
   cli/compare.c
   cli/compute.c
   cli/config.c
+  cli/config_fill.c
   cli/config_docs.c
   cli/config_print.c
   cli/config_rules.c
