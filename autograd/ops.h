@@ -39,6 +39,7 @@
     X(tanh)               \
     X(swiglu)             \
     X(dropout)            \
+    X(residual)           \
     X(attention)          \
     X(rope)               \
     X(boundary)           \
@@ -137,6 +138,9 @@ ls_tensor *ls_swiglu(ls_tape *tape, ls_tensor *gate, ls_tensor *up);
  * sequence).
  */
 ls_tensor *ls_dropout(ls_tape *tape, ls_tensor *x, double p);
+
+/* x + dropout(y, p) in one pass, with the bits of the two: x and y of one shape. */
+ls_tensor *ls_residual(ls_tape *tape, ls_tensor *x, ls_tensor *y, double p);
 
 /*
  * Heads inside a packed projection: qkv (B,T,(n_head + 2 n_kv_head) * D) holds for each token

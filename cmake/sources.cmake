@@ -56,6 +56,7 @@ set(LS_SOURCES
   autograd/ops/mul.c
   autograd/ops/permute.c
   autograd/ops/reshape.c
+  autograd/ops/residual.c
   autograd/ops/rmsnorm.c
   autograd/ops/rope.c
   autograd/ops/scale.c

@@ -14,11 +14,21 @@ typedef struct {
     uint32_t v[4];
 } ls_philox_block;
 
+/* Its constants: multipliers, and what the two halves of the key grow by each round. */
+#define LS_PHILOX_M0 0xD2511F53u
+#define LS_PHILOX_M1 0xCD9E8D57u
+#define LS_PHILOX_W0 0x9E3779B9u
+#define LS_PHILOX_W1 0xBB67AE85u
+enum { LS_PHILOX_ROUNDS = 10 };
+
 /* Ten rounds; equal to Random123's philox4x32. */
 ls_philox_block ls_philox(ls_philox_block counter, uint32_t key0, uint32_t key1);
 
 /* What a draw is for; different purposes never share a counter. */
 typedef enum { LS_RNG_INIT = 1, LS_RNG_DROPOUT, LS_RNG_SHUFFLE, LS_RNG_SAMPLE } ls_rng_purpose;
+
+/* The key of a seed and a purpose, low half first. */
+uint64_t ls_rng_key(uint64_t seed, ls_rng_purpose purpose);
 
 /*
  * Four 32-bit draws of (seed, purpose, stream a, stream b, index).  The key is the seed with

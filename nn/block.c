@@ -13,7 +13,7 @@ static ls_tensor *branch(ls_tape *tape, ls_tensor *x, ls_module *norm, ls_module
                          double p)
 {
     ls_tensor *y = ls_module_call(inner, tape, ls_module_call(norm, tape, x));
-    return ls_add(tape, x, ls_dropout(tape, y, p));
+    return ls_residual(tape, x, y, p);
 }
 
 static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *x, ls_tensor *y)

@@ -82,20 +82,22 @@ static int64_t visible(const tile *t, int64_t i)
     return shorter(t->nj, t->i0 + i + 1 - t->j0);
 }
 
-/* p *= factors of dropout (0 or 1 / (1 - p)); an element is (head, query, key) of the sequence
- */
-static void drop_weights(const head_view *v, const tile *t, ls_real *p)
+/* Factors of dropout (0 or 1 / (1 - p)); an element is (head, query, key) of the sequence. */
+static void dropout_factors(const head_view *v, const tile *t, ls_real *factor)
 {
-    ls_real factor[TILE];
-
-    if (!v->a->dropout)
-        return;
     for (int64_t i = 0; i < t->ni; i++) {
         int64_t first = (v->head * v->a->t + t->i0 + i) * v->a->t + t->j0;
-        ls_k_dropout_factors(v->a->dropout, v->sequence, first, t->nj, factor);
-        for (int64_t j = 0; j < t->nj; j++)
-            p[i * TILE + j] *= factor[j];
+        ls_k_dropout_factors(v->a->dropout, v->sequence, first, t->nj, factor + i * TILE);
     }
+}
+
+/* y = p * factor over the tile */
+LS_CLONES static void apply_factors(const tile *t, ls_real *y, const ls_real *p,
+                                    const ls_real *factor)
+{
+    for (int64_t i = 0; i < t->ni; i++)
+        for (int64_t j = 0; j < t->nj; j++)
+            y[i * TILE + j] = p[i * TILE + j] * factor[i * TILE + j];
 }
 
 /* Scores become exp(s - m) with the new running maximum; o and l shrink by exp(m_old - m). */
@@ -125,7 +127,11 @@ static void absorb_tile(const head_view *v, const tile *t, ls_real *m, ls_real *
     for (int64_t i = 0; i < t->ni; i++)
         absorb_row(s + i * TILE, visible(t, i), t->nj, &m[i], &l[i],
                    v->o + (t->i0 + i) * v->out_row, v->a->d);
-    drop_weights(v, t, s);
+    if (v->a->dropout) {
+        ls_real factor[TILE * TILE];
+        dropout_factors(v, t, factor);
+        apply_factors(t, s, s, factor);
+    }
     ls_gemm_tile(&(ls_gemm_args){.m     = t->ni,
                                  .n     = v->a->d,
                                  .k     = t->nj,
@@ -230,13 +236,13 @@ LS_CLONES static void score_gradients(const tile *t, ls_real *ds, const ls_real 
 static void backward_tile(const head_view *v, const tile *t, const head_grads *g,
                           const ls_real *delta)
 {
-    ls_real        p[TILE * TILE], dropped[TILE * TILE], ds[TILE * TILE], *used = p;
-    const ls_real *dout = g->dout + t->i0 * v->out_row;
+    ls_real        p[TILE * TILE], dropped[TILE * TILE], ds[TILE * TILE], factor[TILE * TILE];
+    const ls_real *dout = g->dout + t->i0 * v->out_row, *used = p;
 
     weights(v, t, p);
     if (v->a->dropout) {
-        memcpy(dropped, p, sizeof p);
-        drop_weights(v, t, dropped);
+        dropout_factors(v, t, factor);
+        apply_factors(t, dropped, p, factor);
         used = dropped;
     }
     add_product(v, t, used, true, dout, v->out_row, g->dv + t->j0 * v->row);
@@ -251,7 +257,8 @@ static void backward_tile(const head_view *v, const tile *t, const head_grads *g
                                  .ldb         = v->row,
                                  .c           = ds,
                                  .ldc         = TILE});
-    drop_weights(v, t, ds);
+    if (v->a->dropout)
+        apply_factors(t, ds, ds, factor);
     score_gradients(t, ds, p, delta, v->scale);
     add_product(v, t, ds, false, v->k + t->j0 * v->row, v->row, g->dq + t->i0 * v->row);
     add_product(v, t, ds, true, v->q + t->i0 * v->row, v->row, g->dk + t->j0 * v->row);

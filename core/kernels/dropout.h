@@ -20,6 +20,10 @@ typedef struct {
 void ls_k_dropout(const ls_dropout_args *d, ls_real *y, const ls_real *x, int64_t sequences,
                   int64_t n, bool add);
 
+/* y = residual + dropout(x), in one pass. */
+void ls_k_residual(const ls_dropout_args *d, ls_real *y, const ls_real *residual,
+                   const ls_real *x, int64_t sequences, int64_t n);
+
 /* factor[i] = 0 or 1 / (1 - p) for elements first .. first + n - 1 of one sequence. */
 void ls_k_dropout_factors(const ls_dropout_args *d, int64_t sequence, int64_t first, int64_t n,
                           ls_real *factor);

@@ -125,6 +125,8 @@ BUILD(swiglu, ls_swiglu(tape, in[0], in[1]))
 BUILD(swiglu_self, ls_swiglu(tape, in[0], in[0]))
 BUILD(dropout, ls_dropout(tape, in[0], 0.25))
 BUILD(dropout_all, ls_dropout(tape, in[0], 1))
+BUILD(residual, ls_residual(tape, in[0], in[1], 0.25))
+BUILD(residual_all, ls_residual(tape, in[0], in[1], 1))
 BUILD(heads2, ls_attention(tape, in[0], &(ls_heads){.n_head = 2}))
 BUILD(heads4_1, ls_attention(tape, in[0], &(ls_heads){.n_head = 4, .n_kv_head = 1}))
 BUILD(heads4_2, ls_attention(tape, in[0], &(ls_heads){.n_head = 4, .n_kv_head = 2}))
@@ -168,6 +170,8 @@ BUILD(recompute_null, ls_recompute(tape, in[0], NULL, NULL))
 #define MOVES 1
 /* One or two rounded operations an element. */
 #define ROUNDS 2
+/* A product, its factor rounded too, and a sum. */
+#define FUSED 6
 /* Sums of up to some hundred terms: their errors and their largest element grow alike. */
 #define SUMS 24
 /* exp, tanh or erf within 2 ulp, products around it, differences of these in the derivative. */
@@ -411,6 +415,9 @@ static const op_row op_rows[] = {
     {&ls_op_dropout, "sweep", dropout, ROUNDS, {R2(5, -1)}, false},
     {&ls_op_dropout, "sweep sequences", dropout, ROUNDS, {R2(-1, 7)}, false},
     {&ls_op_dropout, "wide", dropout, ROUNDS, {R2(5, 9001)}, true},
+    {&ls_op_residual, "", residual, FUSED, {R3(3, 2, 5), R3(3, 2, 5)}, false},
+    {&ls_op_residual, "sweep", residual, FUSED, {R2(5, -1), R2(5, -1)}, false},
+    {&ls_op_residual, "wide", residual, FUSED, {R2(5, 9001), R2(5, 9001)}, true},
 
     {&ls_op_attention, "heads", heads2, CHAINS, {R3(2, 4, 12)}, false},
     {&ls_op_attention, "one token", heads2, CHAINS, {R3(2, 1, 6)}, false},
@@ -469,6 +476,7 @@ static const op_row op_rows[] = {
     {&ls_op_gelu, "no rows", gelu, CURVES, {R2(0, 4)}, false},
     {&ls_op_swiglu, "no rows", swiglu, CURVES, {R2(0, 4), R2(0, 4)}, false},
     {&ls_op_dropout, "no rows", dropout, ROUNDS, {R2(0, 4)}, false},
+    {&ls_op_residual, "no rows", residual, FUSED, {R2(0, 4), R2(0, 4)}, false},
     {&ls_op_attention, "no sequences", heads2, CHAINS, {R3(0, 4, 12)}, false},
     {&ls_op_attention, "no tokens", heads2, CHAINS, {R3(2, 0, 12)}, false},
     {&ls_op_rope, "no tokens", rope, CURVES, {R3(2, 0, 12)}, false},
@@ -547,6 +555,9 @@ static const op_wrong op_wrongs[] = {
     {&ls_op_dropout, dropout, {ID1(4, 2)}, LS_ESHAPE, "I32"},
     {&ls_op_dropout, dropout, {R0}, LS_ESHAPE, "0 dim"},
     {&ls_op_dropout, dropout_all, {R1(4)}, LS_EINVAL, "probability 1"},
+    {&ls_op_residual, residual, {R1(4), R1(3)}, LS_ESHAPE, "(4)"},
+    {&ls_op_residual, residual, {R1(4), ID1(4, 2)}, LS_ESHAPE, "I32"},
+    {&ls_op_residual, residual_all, {R1(4), R1(4)}, LS_EINVAL, "probability 1"},
     {&ls_op_attention, heads2, {R3(2, 4, 10)}, LS_ESHAPE, "(2,4,10)"},
     {&ls_op_attention, heads2, {R2(4, 12)}, LS_ESHAPE, "(4,12)"},
     {&ls_op_attention, heads4_3, {R3(2, 4, 10)}, LS_ESHAPE, "4 query and 3 key"},

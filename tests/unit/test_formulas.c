@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "autograd/ops.h"
+#include "core/kernels/dropout.h"
 #include "core/kernels/gemm.h"
 #include "core/rng.h"
 #include "test.h"
@@ -355,6 +356,40 @@ static void check_cut(ls_tensor *x, ls_tensor *(*op)(ls_tensor *))
     }
 }
 
+/* The vectorised draws are those of ls_rng_draw(), wherever a range begins and ends. */
+static void test_dropout_factors(void)
+{
+    static const int64_t  ranges[][2] = {{0, 1},   {0, 64},  {3, 2},
+                                         {5, 200}, {63, 66}, {1000003, 77}};
+    const ls_dropout_args d           = {11, 12, 13, 14, 0.3};
+    ls_real               factor[256];
+
+    start("dropout factors");
+    for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
+        ls_k_dropout_factors(&d, 5, ranges[r][0], ranges[r][1], factor);
+        for (int64_t i = ranges[r][0]; i < ranges[r][0] + ranges[r][1]; i++) {
+            uint64_t        index = (uint64_t)d.site << 40 | (uint64_t)(i / 4);
+            ls_philox_block block = ls_rng_draw(d.seed, LS_RNG_DROPOUT, d.step, 13 + 5, index);
+            bool            kept  = block.v[i % 4] >= (uint32_t)(d.p * 0x1p32);
+            CHECK(factor[i - ranges[r][0]] == (kept ? (ls_real)(1 / (1 - d.p)) : 0));
+        }
+    }
+}
+
+/* residual(x, y) has the bits of add(x, dropout(y)). */
+static void test_residual(void)
+{
+    start("residual");
+    ls_tensor *x = random_tensor(LS_SHAPE3(SEQUENCES, 33, 7), 1);
+    ls_tensor *y = random_tensor(LS_SHAPE3(SEQUENCES, 33, 7), 2);
+    ls_tape_set_random(tape, &(ls_random){1, 2, 3});
+    ls_tensor *two = ls_add(tape, x, ls_dropout(tape, y, 0.3));
+    ls_tape_set_random(tape, &(ls_random){1, 2, 3});
+    ls_tensor *one = ls_residual(tape, x, y, 0.3);
+    if (CHECK(one && two))
+        CHECK_BITS(ls_tensor_data(one), ls_tensor_data(two), ls_tensor_bytes(one));
+}
+
 static ls_tensor *dropout_op(ls_tensor *x)
 {
     return ls_dropout(tape, x, 0.3);
@@ -410,6 +445,8 @@ int main(void)
     test_attention();
     test_dropout_values();
     test_dropout_draws();
+    test_dropout_factors();
+    test_residual();
     test_cuts();
     test_attention_dropout();
     ls_tape_free(tape);
