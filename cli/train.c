@@ -225,9 +225,11 @@ static ls_status take_steps(run *r)
     ls_status status = LS_OK;
 
     while (r->last.step < r->cfg->run.steps && !stop && !status) {
-        status = ls_trainer_step(r->trainer, &r->last);
+        ls_step_result step;
+        status = ls_trainer_step(r->trainer, &step);
         if (status)
             break;
+        r->last = step;
         r->tokens += r->last.tokens;
         report_step(r);
         if (validation_is_due(r))
@@ -244,7 +246,7 @@ static void report_late(run *r)
         report_step(r);
 }
 
-/* The last step's line, parameters and summary, also after a signal. */
+/* Parameters and summary of the last step, also after a signal or a failed step. */
 static ls_status finish(run *r)
 {
     const ls_config *cfg    = r->cfg;
@@ -272,6 +274,20 @@ static ls_status finish(run *r)
     return status;
 }
 
+/* A step failed: the run ends, but what the steps before it have reached is kept. */
+static ls_status rescue(run *r, ls_status failure)
+{
+    char message[1024];
+
+    if (!r->last.step)
+        return failure;
+    snprintf(message, sizeof message, "%s", ls_error_message());
+    if (finish(r))
+        ls_log_warning(r->log, "the parameters after step %lld are lost: %s",
+                       (long long)r->last.step, ls_error_message());
+    return ls_fail(failure, "%s", message);
+}
+
 static ls_status check_supported(const ls_config *cfg)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
@@ -297,7 +313,7 @@ static ls_status train(run *r)
     start_progress(r);
     status = take_steps(r);
     if (status)
-        return status;
+        return rescue(r, status);
     report_late(r);
     status = finish(r);
     look_after_logs(r);
