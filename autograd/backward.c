@@ -158,11 +158,6 @@ static ls_status rebuild(ls_tensor *t)
 
     if (t->storage)
         return LS_OK;
-    for (int i = 0; i < maker->n_in; i++) {
-        ls_status status = rebuild(maker->in[i]);
-        if (status)
-            return status;
-    }
     t->rebuilt = true;
     if (ls_tensor_materialize(t, LS_MEM_ACTIVATIONS))
         return LS_ENOMEM;
@@ -259,14 +254,22 @@ static void consume(ls_node *n)
     n->consumed = true;
 }
 
+static ls_status replay_segment(ls_node *n)
+{
+    ls_status status = rebuild_inputs(n);
+    return status ? status : n->op->replay(n);
+}
+
 /* A marked call may get no gradient (a recomputed segment that ignores its input): its leaves
  * are told all the same, or they would wait for ever. */
 static ls_status replay_call(ls_tape *tape, ls_node *n, bool retain)
 {
     ls_status status = LS_OK;
 
-    if (n->out->grad)
-        status = n->op->replay ? n->op->replay(n) : deliver(n, retain);
+    if (n->out->grad && n->op->replay)
+        status = replay_segment(n);
+    else if (n->out->grad)
+        status = deliver(n, retain);
     if (status)
         return status;
     ls_tensor_zero_grad(n->out);
@@ -300,6 +303,8 @@ static ls_status check_root(const ls_tape *tape, const ls_tensor *root, const ls
         return ls_fail(LS_EINVAL, "backward: the loss is NULL");
     if (root->tape != tape)
         return ls_fail(LS_EINVAL, "backward: the loss belongs to another tape");
+    if (!root->storage)
+        return ls_fail(LS_ESTATE, "backward: the value of the loss was released");
     if (!root->node)
         return ls_fail(LS_ESTATE,
                        "backward: the loss depends on nothing that requires a gradient "
@@ -324,15 +329,16 @@ static ls_status seed_root(ls_tensor *root, const ls_real *seed)
 
 ls_status ls_backward_with(ls_tape *tape, ls_tensor *root, const ls_backward_opts *opts)
 {
-    ls_status status = check_root(tape, root, opts->seed);
+    ls_backward_opts o      = opts ? *opts : (ls_backward_opts){0};
+    ls_status        status = check_root(tape, root, o.seed);
 
     if (status)
         return status;
     status = ls__mark(tape, root);
     if (!status)
-        status = seed_root(root, opts->seed);
+        status = seed_root(root, o.seed);
     if (!status)
-        status = ls__replay(tape, opts->retain);
+        status = ls__replay(tape, o.retain);
     unmark_all(tape);
     if (status)
         ls_tape_fail(tape, status);
@@ -341,5 +347,5 @@ ls_status ls_backward_with(ls_tape *tape, ls_tensor *root, const ls_backward_opt
 
 ls_status ls_backward(ls_tape *tape, ls_tensor *loss)
 {
-    return ls_backward_with(tape, loss, &(ls_backward_opts){0});
+    return ls_backward_with(tape, loss, NULL);
 }

@@ -18,8 +18,11 @@ ls_tensor *ls_boundary(ls_tape *tape, ls_tensor *x, const ls_boundary_hook *boun
 {
     if (tape->failed)
         return NULL;
-    if (!x || !boundary)
-        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "boundary: NULL"));
+    if (!boundary)
+        return ls__tape_null(tape, "boundary: the hook");
+    ls_status status = ls__check_input(tape, &ls_op_boundary, x, 0);
+    if (status)
+        return ls_tape_fail(tape, status);
     if (!tape->grad || !x->requires_grad)
         return x;
     ls_tensor *out  = ls__tape_alias(tape, x);

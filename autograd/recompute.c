@@ -132,8 +132,11 @@ ls_tensor *ls_recompute(ls_tape *tape, ls_tensor *x, ls_segment run, void *conte
 {
     if (tape->failed)
         return NULL;
-    if (!x || !run)
-        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "recompute: NULL"));
+    if (!run)
+        return ls__tape_null(tape, "recompute: the segment");
+    ls_status status = ls__check_input(tape, &ls_op_recompute, x, 0);
+    if (status)
+        return ls_tape_fail(tape, status);
     if (!tape->grad) /* also inside another segment's first run, which notes the leaves */
         return run(context, tape, x);
     segment *s = ls__tape_alloc(tape, sizeof *s);

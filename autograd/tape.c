@@ -76,6 +76,11 @@ ls_tensor *ls_tape_fail(ls_tape *tape, ls_status status)
     return NULL;
 }
 
+ls_tensor *ls__tape_null(ls_tape *tape, const char *what)
+{
+    return tape->failed ? NULL : ls_tape_fail(tape, ls_fail(LS_EINVAL, "%s is NULL", what));
+}
+
 static ls__chunk *next_chunk(ls_tape *tape)
 {
     ls__chunk *c = tape->chunk ? tape->chunk->next : tape->first;
@@ -122,17 +127,21 @@ ls_tensor *ls_tape_tensor(ls_tape *tape, ls_dtype dtype, ls_shape shape)
 {
     if (tape->failed)
         return NULL;
-    ls_tensor *t = ls__tape_header(tape, dtype, shape);
-    if (t && ls_tensor_materialize(t, LS_MEM_ACTIVATIONS))
-        return ls_tape_fail(tape, LS_ENOMEM);
-    return t;
+    ls_status  status = ls_shape_check(&shape, dtype);
+    ls_tensor *t      = status ? NULL : ls__tape_header(tape, dtype, shape);
+    if (t)
+        status = ls_tensor_materialize(t, LS_MEM_ACTIVATIONS);
+    return status ? ls_tape_fail(tape, status) : t;
 }
 
 ls_tensor *ls_tape_input(ls_tape *tape, ls_dtype dtype, ls_shape shape, const void *data)
 {
     ls_tensor *t = ls_tape_tensor(tape, dtype, shape);
-    if (t)
-        memcpy(ls_tensor_data(t), data, ls_tensor_bytes(t));
+    if (!t || ls_tensor_numel(t) == 0)
+        return t;
+    if (!data)
+        return ls__tape_null(tape, "input: data");
+    memcpy(ls_tensor_data(t), data, ls_tensor_bytes(t));
     return t;
 }
 
@@ -224,7 +233,7 @@ static void note_leaf(ls_tape *tape, ls_tensor *t)
     tape->leaves = l;
 }
 
-static ls_status check_input(const ls_tape *tape, const ls_op *op, const ls_tensor *t, int i)
+ls_status ls__check_input(const ls_tape *tape, const ls_op *op, const ls_tensor *t, int i)
 {
     if (!t)
         return ls_fail(LS_EINVAL, "%s: input %d is NULL", op->name, i);
@@ -244,7 +253,7 @@ static ls_status take_inputs(ls_tape *tape, ls_node *call, ls_tensor *const *in,
         return ls_fail(LS_EINVAL, "%s: %d inputs", op->name, n_in);
     call->n_in = n_in;
     for (int i = 0; i < n_in; i++) {
-        ls_status status = check_input(tape, op, in[i], i);
+        ls_status status = ls__check_input(tape, op, in[i], i);
         if (status)
             return status;
         call->in[i] = in[i];
@@ -270,6 +279,9 @@ static bool wants_grad(ls_tape *tape, const ls_node *call)
 
 static ls_status make_output(ls_tape *tape, ls_node *call, const ls_plan *plan)
 {
+    ls_status status = ls_shape_check(&plan->shape, plan->dtype);
+    if (status)
+        return ls_fail_in(status, "%s", call->op->name);
     call->out = ls__tape_header(tape, plan->dtype, plan->shape);
     if (!call->out)
         return LS_ENOMEM;
@@ -316,12 +328,16 @@ static ls_status run_forward(ls_node *call, const ls_plan *plan)
     return LS_OK;
 }
 
-/* What can be formed again is not held; see rebuild() in backward.c. */
+/*
+ * What can be formed again is not held, but by a call whose own output is formed again: so
+ * rebuild() in backward.c finds all that it needs.
+ */
 static bool is_held(const ls_node *call, int i)
 {
     const ls_node *maker = call->in[i]->node;
+    bool again = maker && maker->op->rebuilds && !maker->consumed && !call->op->rebuilds;
 
-    return call->saves & (1u << i) && !(maker && maker->op->rebuilds && !maker->consumed);
+    return call->saves & (1u << i) && !again;
 }
 
 static void link_call(ls_tape *tape, ls_node *call)

@@ -37,10 +37,13 @@ ls_status ls_tape_status(const ls_tape *tape);
 /* Makes the tape fail as if an operator had; for layers above that find something wrong. */
 ls_tensor *ls_tape_fail(ls_tape *tape, ls_status status);
 
-/* A tensor of the tape with undefined contents, or NULL (ENOMEM).  Needs no gradient. */
+/*
+ * A tensor of the tape with undefined contents; needs no gradient.  NULL: ENOMEM, or ESHAPE for
+ * a shape that cannot be (see ls_shape_check).
+ */
 ls_tensor *ls_tape_tensor(ls_tape *tape, ls_dtype dtype, ls_shape shape);
 
-/* A tensor of the tape that holds a copy of row-major data of that dtype, or NULL (ENOMEM). */
+/* The same with a copy of row-major data of that dtype; NULL also for data that is NULL. */
 ls_tensor *ls_tape_input(ls_tape *tape, ls_dtype dtype, ls_shape shape, const void *data);
 
 /* Calls op on in[0..n_in); attr may be NULL.  Used by the operators' own wrappers. */
@@ -71,15 +74,15 @@ void     ls_tape_scope_end(ls_tape *tape, ls_scope scope, ls_tensor *keep);
 /*
  * Gradients of the scalar loss for every leaf with requires_grad, in leaf->grad: fresh, or
  * added to what the leaf has.  The tape's failure, if it has one; EINVAL for a loss that is
- * NULL or another tape's, ESHAPE for one that is no scalar, ESTATE for a second backward
- * through the same calls without retain; ENOMEM.
+ * NULL or another tape's, ESHAPE for one that is no scalar, ESTATE for one that was released
+ * and for a second backward through the same calls without retain; ENOMEM.
  */
 LS_MUST_CHECK ls_status ls_backward(ls_tape *tape, ls_tensor *loss);
 
 typedef struct {
     bool           retain; /* keep saved values, so that backward may run again */
     const ls_real *seed;   /* gradient of the root, row-major; NULL: root is a scalar, 1 */
-} ls_backward_opts;
+} ls_backward_opts;        /* NULL: none of them */
 LS_MUST_CHECK ls_status ls_backward_with(ls_tape *tape, ls_tensor *root,
                                          const ls_backward_opts *opts);
 

@@ -53,6 +53,13 @@ ls_tensor *ls__tape_header(ls_tape *tape, ls_dtype dtype, ls_shape shape);
 /* Records a call that infer and forward have no part in (boundary, recompute). */
 ls_node *ls__tape_record(ls_tape *tape, const ls_op *op, ls_tensor *in, ls_tensor *out);
 
+/* Fails with EINVAL, "<what> is NULL", unless the tape has failed before; returns NULL. */
+ls_tensor *ls__tape_null(ls_tape *tape, const char *what);
+
+/* An input is there, the tape's own or no tape's, and has a value; else EINVAL or ESTATE. */
+LS_MUST_CHECK ls_status ls__check_input(const ls_tape *tape, const ls_op *op,
+                                        const ls_tensor *t, int i);
+
 /* Releases what a call owns beside its tensors. */
 void ls__call_release(ls_node *call);
 

@@ -9,6 +9,8 @@
 
 ls_status ls_compute_start(int threads)
 {
+    if (threads < 0)
+        return ls_fail(LS_EINVAL, "compute: %d threads, want 0 or more", threads);
     ls_blas_init();
     ls_status status = ls_blas_self_test();
     if (status)

@@ -16,8 +16,9 @@
 /*
  * Holds BLAS to one thread a call, tests it (under 20 ms), and lets kernels that the calling
  * thread starts work with `threads` threads, its own among them; 0: ls_cpu_count() of them.
- * Their number changes no bit.  EINVAL for a BLAS that computes wrong, with what to set;
- * ENOMEM.  On failure there is nothing to stop.  A second start takes the place of the first.
+ * Their number changes no bit.  EINVAL for threads < 0 and a BLAS that computes wrong, with
+ * what to set; ENOMEM.  On failure there is nothing to stop.  A second start takes the place of
+ * the first.
  */
 LS_MUST_CHECK ls_status ls_compute_start(int threads);
 

@@ -6,11 +6,43 @@
 #include <stdio.h>
 #include <string.h>
 
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static ls_status bad_shape(const ls_shape *shape, ls_dtype dtype, const char *what)
+{
+    ls_shape_text text;
+
+    return ls_fail(LS_ESHAPE, "a tensor %s of %s %s", ls_shape_print(shape, &text),
+                   ls_dtype_name(dtype), what);
+}
+
+ls_status ls_shape_check(const ls_shape *shape, ls_dtype dtype)
+{
+    if ((unsigned)dtype >= LS_DTYPE_COUNT)
+        return ls_fail(LS_EINVAL, "%d is not a dtype", (int)dtype);
+    if (shape->ndim < 0 || shape->ndim > LS_MAX_DIMS)
+        return ls_fail(LS_ESHAPE, "a tensor of %d dimensions, want 0 to %d", shape->ndim,
+                       LS_MAX_DIMS);
+    int64_t bytes = (int64_t)ls_dtype_bytes(dtype);
+    for (int i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i] < 0)
+            return bad_shape(shape, dtype, "has a negative dimension");
+        bytes = times(bytes, shape->dim[i] ? shape->dim[i] : 1);
+    }
+    return bytes > LS_MAX_BYTES ? bad_shape(shape, dtype, "is too large for any memory")
+                                : LS_OK;
+}
+
 int64_t ls_shape_numel(const ls_shape *shape)
 {
     int64_t n = 1;
     for (int i = 0; i < shape->ndim; i++)
-        n *= shape->dim[i];
+        n = times(n, shape->dim[i]);
     return n;
 }
 
@@ -35,7 +67,7 @@ void ls_shape_strides(const ls_shape *shape, int64_t *stride)
     int64_t step = 1;
     for (int i = shape->ndim - 1; i >= 0; i--) {
         stride[i] = step;
-        step *= shape->dim[i];
+        step      = times(step, shape->dim[i]);
     }
 }
 
@@ -102,6 +134,9 @@ ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape)
 
 ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category)
 {
+    ls_status status = ls_shape_check(&t->shape, t->dtype);
+    if (status)
+        return status;
     t->storage = ls_storage_new(ls_tensor_bytes(t), category);
     return t->storage ? LS_OK : LS_ENOMEM;
 }

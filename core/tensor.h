@@ -76,7 +76,16 @@ typedef struct {
     ls_tensor  *tensor;
 } ls_named_tensor;
 
-/* Elements: the product of the dimensions, 1 for a scalar. */
+/*
+ * Memory can exist for such a tensor: 0 to LS_MAX_DIMS dimensions, none negative, and at most
+ * LS_MAX_BYTES without counting dimensions of 0.  That is far beyond any memory and leaves room
+ * for sums of sizes.  ESHAPE, EINVAL for a dtype that is none.
+ */
+#define LS_MAX_BYTES ((int64_t)1 << 56)
+LS_MUST_CHECK ls_status ls_shape_check(const ls_shape *shape, ls_dtype dtype);
+
+/* Elements: the product of the dimensions, 1 for a scalar; INT64_MAX where that is too small.
+ */
 int64_t ls_shape_numel(const ls_shape *shape);
 bool    ls_shape_equal(const ls_shape *a, const ls_shape *b);
 
@@ -109,7 +118,10 @@ bool ls_tensor_is_contiguous(const ls_tensor *t);
 /* A header for a contiguous tensor with no storage yet. */
 ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape);
 
-/* Gives a header without storage fresh memory of its own, contents undefined. */
+/*
+ * Gives a header without storage fresh memory of its own, contents undefined.  ENOMEM; errors
+ * of ls_shape_check().
+ */
 LS_MUST_CHECK ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category);
 
 /* Releases storage and gradient.  The header itself stays with its owner. */

@@ -143,6 +143,10 @@ static ls_status check_opts(const ls_gpt_opts *o)
 
 ls_module *ls_gpt_new(const ls_gpt_opts *opts)
 {
+    if (!opts) {
+        ls_fail(LS_EINVAL, "gpt: the options are NULL");
+        return NULL;
+    }
     if (check_opts(opts))
         return NULL;
     gpt *g = ls_module_new(&class, sizeof *g, NULL, "");

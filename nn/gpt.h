@@ -24,7 +24,8 @@ typedef struct {
 
 /*
  * The model, without values (ls_module_init gives them); to be freed with ls_module_free().
- * NULL: options that do not fit each other (EINVAL), or out of memory.
+ * NULL: options that do not fit each other (EINVAL), sizes beyond any memory (ESHAPE), or out
+ * of memory.
  *
  *     ls_module_call(gpt, tape, ids)                 (B,T) I32 -> logits (B,T,V)
  *     ls_module_call_with(gpt, tape, ids, targets)   -> scalar, the sum of all tokens' losses

@@ -40,6 +40,10 @@ static const ls_module_class class = {"mlp", forward};
 
 ls_module *ls_mlp_new(const ls_mlp_opts *o)
 {
+    if (!o || (o->n_sizes > 0 && !o->sizes)) {
+        ls_fail(LS_EINVAL, "mlp: the options or their sizes are NULL");
+        return NULL;
+    }
     if (o->n_sizes < 2) {
         ls_fail(LS_EINVAL, "mlp: %d sizes, want at least 2", o->n_sizes);
         return NULL;

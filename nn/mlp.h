@@ -17,7 +17,8 @@ typedef struct {
 /*
  * layers.0, layers.1, ... with the activation between them; initial values uniform as
  * PyTorch's nn.Linear: bound 1 / sqrt(in).  To be freed with ls_module_free().  NULL: fewer
- * than two sizes or one below 1 (EINVAL), or out of memory.  sizes is not kept.
+ * than two sizes or one below 1 (EINVAL), one too large (ESHAPE), or out of memory.  sizes is
+ * not kept.
  *
  *     ls_module_call(mlp, tape, x)                (N,in) -> logits (N,out)
  *     ls_module_call_with(mlp, tape, x, targets)  targets (N) I32 -> scalar, the sum of losses

@@ -65,7 +65,10 @@ void ls_module_free(ls_module *root)
 
 static ls_parameter *add(ls_module *m, const char *name, ls_shape shape, ls_init init)
 {
-    ls_parameter *p = ls_calloc(1, sizeof *p), **at = &m->parameters;
+    ls_parameter **at = &m->parameters;
+    if (ls_shape_check(&shape, LS_REAL))
+        return NULL;
+    ls_parameter *p = ls_calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->name   = name;
@@ -101,8 +104,11 @@ ls_parameter *ls_module_add_buffer(ls_module *m, const char *name, ls_shape shap
 
 ls_tensor *ls_module_call_with(ls_module *m, ls_tape *tape, ls_tensor *x, ls_tensor *y)
 {
+    if (!m)
+        return ls_tape_status(tape)
+                   ? NULL
+                   : ls_tape_fail(tape, ls_fail(LS_EINVAL, "module_call: the module is NULL"));
     ls_scope scope = ls_tape_scope_begin(tape);
-
     if (m->hook.before)
         x = m->hook.before(m->hook.context, m, tape, x);
     ls_tensor *out = m->class->forward(m, tape, x, y);
@@ -189,7 +195,10 @@ int64_t ls_module_parameter_count(const ls_module *root)
 static ls_status give_values(void *context, ls_parameter *p)
 {
     const uint64_t *seed   = context;
-    ls_status       status = ls_tensor_materialize(&p->tensor, LS_MEM_PARAMS);
+    ls_status       status = LS_OK;
+
+    if (!p->tensor.storage)
+        status = ls_tensor_materialize(&p->tensor, LS_MEM_PARAMS);
 
     if (status)
         return ls_fail_in(status, "parameter %s", p->path);
@@ -207,6 +216,8 @@ static ls_status take_back(void *context, ls_parameter *p)
 
 ls_status ls_module_init(ls_module *root, uint64_t seed)
 {
+    if (!root)
+        return ls_fail(LS_EINVAL, "module_init: the module is NULL");
     ls_status status = visit(root, give_values, &seed);
 
     if (status && visit(root, take_back, NULL))

@@ -59,7 +59,8 @@ void  ls_module_free(ls_module *root); /* NULL is allowed */
 
 /*
  * A header without memory, registered as the module's last and owned by it; NULL: out of
- * memory.  name is a literal.  A buffer is state that is never trained.
+ * memory, or a shape that ls_shape_check() refuses.  name is a literal.  A buffer is state that
+ * is never trained.
  */
 ls_parameter *ls_module_add_parameter(ls_module *m, const char *name, ls_shape shape,
                                       ls_init init);
@@ -68,7 +69,8 @@ ls_parameter *ls_module_add_buffer(ls_module *m, const char *name, ls_shape shap
 
 /*
  * Runs a module: its hooks, its forward, and a scope that ends with it.  The result is the
- * tape's; NULL: the tape has failed.  y is for classes with a second input.
+ * tape's; NULL: the tape has failed, as it does for a module that is NULL.  y is for classes
+ * with a second input.
  */
 ls_tensor *ls_module_call(ls_module *m, ls_tape *tape, ls_tensor *x);
 ls_tensor *ls_module_call_with(ls_module *m, ls_tape *tape, ls_tensor *x, ls_tensor *y);
@@ -87,7 +89,8 @@ int64_t ls_module_parameter_count(const ls_module *root);
 
 /*
  * Gives every parameter and buffer memory and its initial values, which are a function of
- * (seed, path, element) alone.  On failure what was given is taken back.
+ * (seed, path, element) alone; a second call gives them again.  On failure what was given is
+ * taken back.  EINVAL for a NULL; ENOMEM.
  */
 LS_MUST_CHECK ls_status ls_module_init(ls_module *root, uint64_t seed);
 

@@ -54,6 +54,11 @@ static ls_status make_state(ls_optimizer *opt, int i)
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
                                const ls_optimizer_opts *opts)
 {
+    if (parameters && (!opts || n < 0)) {
+        ls_fail(LS_EINVAL, "optimizer: %d parameters%s", n,
+                opts ? "" : ", options that are NULL");
+        return NULL;
+    }
     ls_optimizer *opt = parameters ? ls_calloc(1, sizeof *opt) : NULL;
     if (!opt)
         return NULL;

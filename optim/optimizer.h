@@ -26,7 +26,8 @@ typedef struct {
 
 /*
  * State for these parameters, zeroed (their own values are not looked at); the list is borrowed
- * and must outlive the optimizer.  NULL: out of memory, or a list that is NULL, so that a
+ * and must outlive the optimizer.  NULL: out of memory, options that are NULL or
+ * n < 0 (EINVAL), or a list that is NULL, so that a
  * failed ls_module_list() may be handed on.
  */
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,

@@ -4,6 +4,7 @@
 #include "core/kernels/attention.h"
 #include "autograd/ops.h"
 #include "autograd/ops/heads_impl.h"
+#include "autograd/tape_impl.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
 {
@@ -72,6 +73,8 @@ const ls_op ls_op_attention = {.name     = "attention",
 
 ls_tensor *ls_attention(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads)
 {
+    if (!heads)
+        return ls__tape_null(tape, "attention: heads");
     ls_attr attr = ls__heads_attr(heads);
 
     attr.f[0] = heads->dropout;

@@ -4,11 +4,12 @@
  * With everything before that dimension as rows, each input is a strip of columns of the
  * result:
  *
- *     out (rows,width) = [ in 0 (rows,w0) | in 1 (rows,w1) | ... ],  w = size along dim * what
- * follows
+ *     out (rows,width) = [ in 0 (rows,w0) | in 1 (rows,w1) | ... ]
+ *     w = size along dim times what follows it
  */
 #include "autograd/op_impl.h"
 #include "autograd/ops.h"
+#include "autograd/tape_impl.h"
 #include "core/kernels/strided.h"
 
 /* Input i agrees with the first in all but the joined dimension. */
@@ -82,5 +83,7 @@ const ls_op ls_op_concat = {
 
 ls_tensor *ls_concat(ls_tape *tape, ls_tensor *const *x, int n, int dim)
 {
+    if (!x)
+        return ls__tape_null(tape, "concat: the list of inputs");
     return ls_tape_apply(tape, &ls_op_concat, x, n, &(ls_attr){.i = {dim}});
 }

@@ -55,7 +55,7 @@ static bool fits(const ls_node *call)
     const ls_shape *x = &call->in[X]->shape, *w = &call->in[W]->shape;
 
     return x->ndim > 0 && w->ndim == 2 && x->dim[x->ndim - 1] == w->dim[1] &&
-           ls_tensor_numel(call->in[TARGETS]) * w->dim[1] == ls_tensor_numel(call->in[X]);
+           ls_tensor_numel(call->in[TARGETS]) == ls__rows(call->in[X]);
 }
 
 static ls_status infer(const ls_node *call, ls_plan *plan)

@@ -4,6 +4,7 @@
  * N rows of x, K inputs, M outputs.  The bias is laid into y first and the product added to it,
  * so it costs no pass of its own.
  */
+#include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "core/kernels/gather.h"
 #include "core/kernels/gemm.h"
@@ -37,10 +38,9 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     plan->shape                                  = call->in[X]->shape;
     plan->shape.dim[call->in[X]->shape.ndim - 1] = call->in[W]->shape.dim[0];
     plan->dtype                                  = LS_REAL;
-    int64_t m = call->in[W]->shape.dim[0], k = call->in[W]->shape.dim[1];
     if (call->n_in > 2 && call->in[B]->requires_grad)
         plan->backward_scratch_bytes =
-            ls_k_columns_scratch(ls_tensor_numel(call->in[X]) / (k ? k : 1), m);
+            ls_k_columns_scratch(ls__rows(call->in[X]), call->in[W]->shape.dim[0]);
     return LS_OK;
 }
 
@@ -50,8 +50,8 @@ typedef struct {
 
 static sizes sizes_of(const ls_node *call)
 {
-    int64_t m = call->in[W]->shape.dim[0], k = call->in[W]->shape.dim[1];
-    return (sizes){ls_tensor_numel(call->in[X]) / (k ? k : 1), k, m};
+    const int64_t *w = call->in[W]->shape.dim;
+    return (sizes){ls__rows(call->in[X]), w[1], w[0]};
 }
 
 static void forward(ls_node *call)

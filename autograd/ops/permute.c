@@ -5,6 +5,7 @@
 
 #include "autograd/op_impl.h"
 #include "autograd/ops.h"
+#include "autograd/tape_impl.h"
 #include "core/kernels/strided.h"
 
 static ls_status infer(const ls_node *call, ls_plan *plan)
@@ -61,6 +62,8 @@ ls_tensor *ls_permute(ls_tape *tape, ls_tensor *x, const int *order)
 {
     ls_attr attr = {0};
 
+    if (!order)
+        return ls__tape_null(tape, "permute: the order");
     for (int i = 0; x && i < x->shape.ndim; i++)
         attr.i[i] = order[i];
     return ls_tape_apply(tape, &ls_op_permute, &x, 1, &attr);

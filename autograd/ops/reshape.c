@@ -25,8 +25,8 @@ static ls_status complete(const ls_node *call, ls_shape *shape)
             return mismatch(call, shape);
         if (shape->dim[i] == -1)
             open = i;
-        else
-            known *= shape->dim[i];
+        else if (__builtin_mul_overflow(known, shape->dim[i], &known))
+            return mismatch(call, shape);
     }
     if (open >= 0 ? known == 0 || all % known : known != all)
         return mismatch(call, shape);

@@ -8,6 +8,7 @@
 #include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "autograd/ops/heads_impl.h"
+#include "autograd/tape_impl.h"
 
 enum { DEFAULT_BASE = 10000 };
 
@@ -62,6 +63,8 @@ const ls_op ls_op_rope = {
 
 ls_tensor *ls_rope(ls_tape *tape, ls_tensor *qkv, const ls_heads *heads)
 {
+    if (!heads)
+        return ls__tape_null(tape, "rope: heads");
     ls_attr attr = ls__heads_attr(heads);
 
     attr.f[0] = heads->rope_base != 0 ? heads->rope_base : DEFAULT_BASE;

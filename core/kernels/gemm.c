@@ -39,12 +39,18 @@ typedef struct {
     int64_t             tile_m, tile_n, down; /* tiles in a column of tiles */
 } grid;
 
+/* BLAS wants at least 1, also of a matrix without elements. */
+static blasint leading(int64_t n)
+{
+    return n > 0 ? (blasint)n : 1;
+}
+
 void ls_gemm_tile(const ls_gemm_args *g)
 {
     CBLAS_GEMM(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
                g->transpose_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
-               (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,
-               g->c, (blasint)g->ldc);
+               (blasint)g->k, g->alpha, g->a, leading(g->lda), g->b, leading(g->ldb), g->beta,
+               g->c, leading(g->ldc));
 }
 
 static int64_t tiles(int64_t m, int64_t n, int64_t tile_m, int64_t tile_n)

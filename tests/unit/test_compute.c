@@ -33,6 +33,7 @@ static void test_threads(void)
         product(again);
         CHECK_BITS(plain, again, SIDE * SIDE * sizeof *plain);
     }
+    CHECK_FAILS(ls_compute_start(-1), LS_EINVAL, "-1 threads");
     ls_compute_stop();
     ls_compute_stop();
     CHECK(ls_mem_get_stats().reserved == 0);

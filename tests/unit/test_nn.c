@@ -740,6 +740,43 @@ static void test_wrong_options(void)
     CHECK_FAILS(LS_EINVAL, LS_EINVAL, "mlp: size 1 is 0");
 }
 
+static void test_wrong_arguments(void)
+{
+    const int64_t huge = (int64_t)1 << 40;
+    ls_tape      *tape = ls_tape_new();
+
+    TEST_ROW("NULL");
+    CHECK(!ls_gpt_new(NULL));
+    CHECK_FAILS(LS_EINVAL, LS_EINVAL, "gpt: the options are NULL");
+    CHECK(!ls_mlp_new(NULL) && !ls_mlp_new(&(ls_mlp_opts){.n_sizes = 2}));
+    CHECK_FAILS(LS_EINVAL, LS_EINVAL, "mlp: the options or their sizes are NULL");
+    CHECK_FAILS(ls_module_init(NULL, 1), LS_EINVAL, "the module is NULL");
+    CHECK(!ls_module_call(NULL, tape, NULL));
+    CHECK_FAILS(ls_tape_status(tape), LS_EINVAL, "the module is NULL");
+    CHECK(!ls_module_call(NULL, tape, NULL));
+    ls_tape_free(tape);
+
+    TEST_ROW("sizes whose product wraps");
+    ls_gpt_opts o = llama_style();
+    o.vocab_size = o.d_ff = huge, o.d_model = huge;
+    CHECK(!ls_gpt_new(&o));
+    CHECK_FAILS(LS_ESHAPE, LS_ESHAPE, "(1099511627776,1099511627776)");
+    CHECK(!ls_mlp_new(&(ls_mlp_opts){2, (const int64_t[]){huge, huge}, LS_MLP_RELU}));
+
+    TEST_ROW("values twice");
+    int              n;
+    ls_module       *m = new_mlp();
+    ls_named_tensor *p = ls_module_list(m, false, &n);
+    CHECK_OK(ls_module_init(m, 1));
+    ls_real first = ls_reals(p[0].tensor)[0];
+    CHECK_OK(ls_module_init(m, 2));
+    CHECK(ls_reals(p[0].tensor)[0] != first);
+    CHECK_OK(ls_module_init(m, 1));
+    CHECK(ls_reals(p[0].tensor)[0] == first);
+    free(p);
+    ls_module_free(m);
+}
+
 /* --- out of memory --------------------------------------------------------------------------
  */
 
@@ -829,6 +866,7 @@ int main(void)
     test_layers();
     test_wrong();
     test_wrong_options();
+    test_wrong_arguments();
     for (int i = 0; i < STYLES; i++)
         test_memory(&styles[i]);
     return test_summary("nn");

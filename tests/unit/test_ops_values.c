@@ -792,6 +792,40 @@ static void check_threads(void)
     CHECK_BITS(dw[0], dw[1], sizeof dw[0]);
 }
 
+/* A product over nothing is 0, so that the bias is all there is. */
+static void check_no_columns(ls_tape *tape)
+{
+    enum { ROWS = 3, OUT = 4, TOO_MANY = 9 };
+    int32_t   target[TOO_MANY] = {0};
+    ls_tensor w                = ls_tensor_header(LS_REAL, LS_SHAPE2(OUT, 0));
+    ls_tensor b                = ls_tensor_header(LS_REAL, LS_SHAPE1(OUT));
+
+    TEST_ROW("linear of no columns");
+    ls_tape_reset(tape);
+    CHECK_OK(ls_tensor_materialize(&w, LS_MEM_PARAMS));
+    CHECK_OK(ls_tensor_materialize(&b, LS_MEM_PARAMS));
+    w.requires_grad = b.requires_grad = true;
+    for (int i = 0; i < OUT; i++)
+        ls_reals(&b)[i] = i + 1;
+    ls_tensor *x = ls_tape_tensor(tape, LS_REAL, LS_SHAPE2(ROWS, 0));
+    ls_tensor *y = ls_linear(tape, x, &w, &b);
+    CHECK_OK(ls_backward(tape, ls_sum(tape, y)));
+    for (int i = 0; i < OUT; i++) {
+        CHECK(ls_tensor_grad(&b)[i] == ROWS);
+        for (int r = 0; r < ROWS; r++)
+            CHECK(ls_reals(y)[r * OUT + i] == i + 1);
+    }
+
+    TEST_ROW("a head without columns counts its rows");
+    ls_tensor *many = ls_tape_input(tape, LS_I32, LS_SHAPE1(TOO_MANY), target);
+    CHECK(!ls_head_cross_entropy(tape, x, &w, many, IGNORE));
+    CHECK_FAILS(ls_tape_status(tape), LS_ESHAPE,
+                "x F64 (3,0), weight F64 (4,0), targets I32 (9)");
+    ls_tape_reset(tape);
+    ls_tensor_drop(&w);
+    ls_tensor_drop(&b);
+}
+
 int main(void)
 {
     ls_tape *tape = ls_tape_new();
@@ -805,6 +839,7 @@ int main(void)
     check_minus_infinity(tape);
     check_views_of_ints(tape);
     check_misuses(tape);
+    check_no_columns(tape);
     check_threads();
     ls_tape_free(tape);
     return test_summary("ops_values");

@@ -147,6 +147,10 @@ static void test_state(void)
         ls_optimizer_free(opt);
     }
     CHECK(!ls_optimizer_new(NULL, 0, &rows[0].opts));
+    CHECK(!ls_optimizer_new(p.list, 3, NULL));
+    CHECK_FAILS(LS_EINVAL, LS_EINVAL, "options that are NULL");
+    CHECK(!ls_optimizer_new(p.list, -1, &rows[0].opts));
+    CHECK_FAILS(LS_EINVAL, LS_EINVAL, "-1 parameters");
     ls_optimizer_free(NULL);
     pair_close(&p);
 }

@@ -123,6 +123,120 @@ static void test_other_tape(void)
     ls_tape_free(NULL);
 }
 
+static ls_tensor *doubled(void *context, ls_tape *t, ls_tensor *x)
+{
+    (void)context;
+    return ls_scale(t, x, 2);
+}
+
+/* A tensor of the tape whose value is gone. */
+static ls_tensor *released(void)
+{
+    ls_scope   scope = ls_tape_scope_begin(tape);
+    ls_tensor *x     = ls_linear(tape, data(), &weight[0], NULL);
+    ls_tape_scope_end(tape, scope, NULL);
+    return x;
+}
+
+typedef enum {
+    NULL_DATA,
+    NULL_ORDER,
+    NULL_LIST,
+    NULL_HEADS,
+    NULL_HOOK,
+    NULL_SEGMENT,
+    HUGE_INPUT,
+    SIX_DIMENSIONS,
+    HUGE_PRODUCT,
+    HUGE_VIEW,
+    BOUNDARY_RELEASED,
+    BOUNDARY_FOREIGN,
+    RECOMPUTE_RELEASED,
+    RECOMPUTE_FOREIGN
+} misuse;
+
+static ls_tensor *commit(misuse what, ls_tape *other)
+{
+    static const ls_boundary_hook hook;
+    const int64_t                 large   = (int64_t)1 << 31;
+    ls_tensor                    *foreign = ls_tape_tensor(other, LS_REAL, LS_SHAPE2(N, C));
+
+    foreign->requires_grad = true;
+    switch (what) {
+    case NULL_DATA:
+        return ls_tape_input(tape, LS_REAL, LS_SHAPE1(3), NULL);
+    case NULL_ORDER:
+        return ls_permute(tape, data(), NULL);
+    case NULL_LIST:
+        return ls_concat(tape, NULL, 2, 0);
+    case NULL_HEADS:
+        return ls_rope(tape, ls_attention(tape, data(), NULL), NULL);
+    case NULL_HOOK:
+        return ls_boundary(tape, data(), NULL);
+    case NULL_SEGMENT:
+        return ls_recompute(tape, data(), NULL, NULL);
+    case HUGE_INPUT:
+        return ls_tape_input(tape, LS_F32, LS_SHAPE3(large, large, 4), input);
+    case SIX_DIMENSIONS:
+        return ls_tape_tensor(tape, LS_REAL, (ls_shape){6, {1}});
+    case HUGE_PRODUCT:
+        return ls_matmul(tape, ls_tape_tensor(tape, LS_REAL, LS_SHAPE2(large, 0)),
+                         ls_tape_tensor(tape, LS_REAL, LS_SHAPE2(0, large)), false, false);
+    case HUGE_VIEW:
+        return ls_reshape(tape, ls_tape_tensor(tape, LS_REAL, LS_SHAPE1(0)),
+                          LS_SHAPE3(2 * large, 2 * large, 4));
+    case BOUNDARY_RELEASED:
+        return ls_boundary(tape, released(), &hook);
+    case BOUNDARY_FOREIGN:
+        return ls_boundary(tape, foreign, &hook);
+    case RECOMPUTE_RELEASED:
+        return ls_recompute(tape, released(), doubled, NULL);
+    case RECOMPUTE_FOREIGN:
+        break;
+    }
+    return ls_recompute(tape, foreign, doubled, NULL);
+}
+
+static void test_misuse(void)
+{
+    static const struct {
+        misuse      what;
+        ls_status   status;
+        const char *text;
+    } rows[] = {
+        {NULL_DATA, LS_EINVAL, "input: data is NULL"},
+        {NULL_ORDER, LS_EINVAL, "permute: the order is NULL"},
+        {NULL_LIST, LS_EINVAL, "concat: the list of inputs is NULL"},
+        {NULL_HEADS, LS_EINVAL, "attention: heads is NULL"},
+        {NULL_HOOK, LS_EINVAL, "boundary: the hook is NULL"},
+        {NULL_SEGMENT, LS_EINVAL, "recompute: the segment is NULL"},
+        {HUGE_INPUT, LS_ESHAPE, "(2147483648,2147483648,4) of F32 is too large"},
+        {SIX_DIMENSIONS, LS_ESHAPE, "of 6 dimensions"},
+        {HUGE_PRODUCT, LS_ESHAPE, "matmul: a tensor (2147483648,2147483648)"},
+        {HUGE_VIEW, LS_ESHAPE, "reshape: (0) (0 elements) to"},
+        {BOUNDARY_RELEASED, LS_ESTATE, "boundary: the value of input 0 was released"},
+        {BOUNDARY_FOREIGN, LS_EINVAL, "boundary: input 0 belongs to another tape"},
+        {RECOMPUTE_RELEASED, LS_ESTATE, "recompute: the value of input 0 was released"},
+        {RECOMPUTE_FOREIGN, LS_EINVAL, "recompute: input 0 belongs to another tape"},
+    };
+    ls_tape *other = ls_tape_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        start(rows[i].text);
+        CHECK(!commit(rows[i].what, other));
+        CHECK_FAILS(ls_tape_status(tape), rows[i].status, rows[i].text);
+    }
+    ls_tape_free(other);
+
+    start("no elements need no data");
+    CHECK(ls_tape_input(tape, LS_REAL, LS_SHAPE2(0, C), NULL) != NULL);
+    start("a loss from before the reset");
+    ls_tensor *loss = ls_sum(tape, layer(data(), &weight[0]));
+    ls_tape_reset(tape);
+    CHECK_FAILS(ls_backward(tape, loss), LS_ESTATE, "the value of the loss was released");
+    start("no options are the default ones");
+    CHECK_OK(ls_backward_with(tape, ls_sum(tape, layer(data(), &weight[0])), NULL));
+}
+
 /* ---- backward, once and again ---- */
 
 static ls_tensor *model(void)
@@ -646,6 +760,37 @@ static void test_recompute_retained(void)
     CHECK_FAILS(ls_backward(tape, loss), LS_ESTATE, "used up");
 }
 
+/* What a cheap operator made is not kept for those that read it, a segment or another one. */
+static void test_rebuilt(void)
+{
+    ls_real   first[SIZE];
+    ls_scope  scope = {0};
+    const int deep  = 3000;
+
+    for (int i = 0; i < 2; i++) {
+        start(i ? "input of a segment: formed again" : "input of a segment: kept");
+        if (i)
+            scope = ls_tape_scope_begin(tape);
+        ls_tensor *y = ls_recompute(tape, layer(data(), &weight[0]), doubled, NULL);
+        if (i)
+            ls_tape_scope_end(tape, scope, y);
+        CHECK_OK(ls_backward(tape, ls_sum(tape, y)));
+        if (i)
+            CHECK_BITS(ls_tensor_grad(&weight[0]), first, sizeof first);
+        else
+            memcpy(first, ls_tensor_grad(&weight[0]), sizeof first);
+    }
+    start("a long chain of cheap operators");
+    scope        = ls_tape_scope_begin(tape);
+    ls_tensor *x = ls_linear(tape, data(), &weight[0], NULL);
+    for (int i = 0; i < deep; i++)
+        x = ls_tanh(tape, x);
+    ls_tape_scope_end(tape, scope, x);
+    int64_t before = activations();
+    CHECK_OK(ls_backward(tape, ls_sum(tape, x)));
+    CHECK(activations() < before);
+}
+
 static ls_tensor *hands_on(void *context, ls_tape *t, ls_tensor *x)
 {
     (void)t;
@@ -728,6 +873,7 @@ int main(void)
     test_sticky_errors();
     test_wrong_roots();
     test_other_tape();
+    test_misuse();
     test_twice();
     test_seed();
     test_accumulation();
@@ -745,6 +891,7 @@ int main(void)
     test_recompute_modes();
     test_recompute_of_a_weight();
     test_recompute_retained();
+    test_rebuilt();
     test_recompute_of_nothing();
     test_recompute_boundary();
     test_recompute_failure();

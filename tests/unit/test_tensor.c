@@ -39,6 +39,51 @@ static void test_shapes(void)
     CHECK(strlen(ls_shape_print(&huge, &text)) == 5 * 20 + 4 + 2);
 }
 
+static void test_impossible_shapes(void)
+{
+    static const struct {
+        const char *name;
+        ls_shape    shape;
+        ls_dtype    dtype;
+        ls_status   status;
+        const char *text;
+    } rows[] = {
+        {"a scalar", {0, {0}}, LS_F32, LS_OK, ""},
+        {"five dimensions", {5, {1, 2, 0, 4, 5}}, LS_U8, LS_OK, ""},
+        {"the largest", {1, {(int64_t)1 << 54}}, LS_F32, LS_OK, ""},
+        {"one element more", {1, {((int64_t)1 << 54) + 1}}, LS_F32, LS_ESHAPE, "of F32 is too"},
+        {"elements that wrap to 0",
+         {2, {(int64_t)1 << 32, (int64_t)1 << 32}},
+         LS_U8,
+         LS_ESHAPE,
+         "(4294967296,4294967296) of U8"},
+        {"bytes that wrap to 0", {1, {(int64_t)1 << 62}}, LS_F32, LS_ESHAPE, "too large"},
+        {"no elements, strides that wrap",
+         {3, {0, (int64_t)1 << 40, (int64_t)1 << 40}},
+         LS_F32,
+         LS_ESHAPE,
+         "too large"},
+        {"negative", {2, {2, -3}}, LS_F32, LS_ESHAPE, "(2,-3) of F32 has a negative"},
+        {"negative twice", {2, {-2, -3}}, LS_F32, LS_ESHAPE, "negative"},
+        {"six dimensions", {6, {1, 1, 1, 1, 1}}, LS_F32, LS_ESHAPE, "of 6 dimensions"},
+        {"minus one dimensions", {-1, {1}}, LS_F32, LS_ESHAPE, "of -1 dimensions"},
+        {"no dtype", {0, {0}}, LS_DTYPE_COUNT, LS_EINVAL, "not a dtype"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        TEST_ROW(rows[i].name);
+        if (rows[i].status == LS_OK) {
+            CHECK_OK(ls_shape_check(&rows[i].shape, rows[i].dtype));
+            continue;
+        }
+        CHECK_FAILS(ls_shape_check(&rows[i].shape, rows[i].dtype), rows[i].status,
+                    rows[i].text);
+        if (rows[i].shape.ndim < 0 || rows[i].shape.ndim > LS_MAX_DIMS)
+            continue;
+        ls_tensor t = ls_tensor_header(rows[i].dtype, rows[i].shape);
+        CHECK(ls_tensor_materialize(&t, LS_MEM_OTHER) == rows[i].status && !t.storage);
+    }
+}
+
 static void test_views(void)
 {
     TEST_ROW("views");
@@ -122,6 +167,7 @@ static void test_item(void)
 int main(void)
 {
     test_shapes();
+    test_impossible_shapes();
     test_views();
     test_storage();
     test_grad();
