@@ -136,13 +136,8 @@ double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 /* Partial sums that wait, at most, while a leaf arrives: one for each bit of its number. */
 static int64_t tree_copies(int64_t micros)
 {
-    int most = 1;
-
-    for (int64_t m = 0; m < micros; m++) {
-        int bits = __builtin_popcountll((unsigned long long)m);
-        most     = bits > most ? bits : most;
-    }
-    return most;
+    int bits = 63 - __builtin_clzll((unsigned long long)micros); /* of the number 2^bits - 1 */
+    return bits > 1 ? bits : 1;
 }
 
 /*
@@ -160,37 +155,49 @@ static int64_t block_elements(const ls_config *cfg)
 }
 
 /* Of the head: a chunk of logits, its input, and the gradient that it forms at once. */
-static int64_t head_elements(const ls_config *cfg, int64_t vocab_size)
+static double head_elements(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context;
-    int64_t logits = ls_head_chunk_rows(tokens, vocab_size) * vocab_size;
+    double  logits = (double)ls_head_chunk_rows(tokens, vocab_size) * (double)vocab_size;
 
-    return logits + tokens * 2 * cfg->model.d_model;
+    return logits + (double)tokens * 2 * (double)cfg->model.d_model;
 }
 
-static int64_t activation_bytes(const ls_config *cfg, int64_t vocab_size)
+static double activation_bytes(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
     int64_t block = block_elements(cfg), layers = cfg->model.n_layer;
-    int64_t kept    = cfg->model.recompute ? layers * c + block : layers * block;
-    int64_t hidden  = (cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 4 : 3) * cfg->model.d_ff;
-    int64_t passing = tokens * (hidden + 2 * c); /* gradients on their way through a block */
-    int64_t head    = head_elements(cfg, vocab_size);
+    int64_t kept   = cfg->model.recompute ? layers * c + block : layers * block;
+    int64_t hidden = (cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 4 : 3) * cfg->model.d_ff;
+    /* gradients on their way through a block */
+    double  passing = (double)tokens * (double)(hidden + 2 * c);
+    double  head    = head_elements(cfg, vocab_size);
 
-    return (tokens * (kept + c) + (head > passing ? head : passing)) * (int64_t)sizeof(ls_real);
+    return ((double)tokens * (double)(kept + c) + (head > passing ? head : passing)) *
+           sizeof(ls_real);
+}
+
+/* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
+static int64_t whole(double bytes)
+{
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
 }
 
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
 {
-    ls_optimizer_opts o = ls_optimizer_opts_of(cfg);
-    ls_memory_plan    p = {.params = parameters * (int64_t)sizeof(ls_real),
-                           .optim  = ls_optimizer_state_bytes(&o, parameters)};
+    ls_optimizer_opts o      = ls_optimizer_opts_of(cfg);
+    double            params = (double)parameters * sizeof(ls_real);
+    double grads       = params * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
+    double optim       = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
+    double activations = 0;
 
-    p.grads = p.params * tree_copies(cfg->batch.global / cfg->batch.micro);
     if (cfg->model.type == LS_CFG_MODEL_GPT)
-        p.activations = activation_bytes(cfg, vocab_size);
-    p.total = p.params + p.grads + p.optim + p.activations;
-    return p;
+        activations = activation_bytes(cfg, vocab_size);
+    return (ls_memory_plan){.params      = whole(params),
+                            .grads       = whole(grads),
+                            .optim       = whole(optim),
+                            .activations = whole(activations),
+                            .total       = whole(params + grads + optim + activations)};
 }
 
 ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size, int64_t parameters)

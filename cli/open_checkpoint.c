@@ -41,6 +41,8 @@ static ls_status read_metadata(const ls_safetensors *file, ls_opened_model *m)
         status = copy_metadata(file, "tokenizer", &m->tokenizer_json);
     if (!status)
         status = ls_tokenizer_from_json(m->tokenizer_json, &m->tokenizer);
+    if (status && m->tokenizer_json)
+        status = ls_fail_in(status, "%s", file->path);
     m->path = ls_strdup(file->path);
     return status || m->path ? status : LS_ENOMEM;
 }

@@ -29,7 +29,10 @@ typedef struct {
 /* Chunks of equal size, as far as that goes. */
 int64_t ls_head_chunk_rows(int64_t tokens, int64_t classes)
 {
-    int64_t chunks = ls_block_count(tokens * classes, CHUNK_ELEMENTS);
+    int64_t all;
+    if (__builtin_mul_overflow(tokens, classes, &all))
+        all = INT64_MAX - CHUNK_ELEMENTS;
+    int64_t chunks = ls_block_count(all, CHUNK_ELEMENTS);
     int64_t rows   = chunks ? ls_block_count(tokens, chunks) : 1;
 
     rows = rows > CHUNK_ROWS ? rows : CHUNK_ROWS;

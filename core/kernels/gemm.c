@@ -1,6 +1,7 @@
 /*
  * gemm.c - the grid, and cblas.
  */
+#define _DEFAULT_SOURCE /* mmap of no file */
 #include "core/kernels/gemm.h"
 
 #include <cblas.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 
 #include "core/thread.h"
 
@@ -266,4 +268,25 @@ ls_status ls_blas_self_test(void)
     ls_status status = test_shapes(x, x + N, x + 2 * N, x + 3 * N);
     free(x);
     return status;
+}
+
+/*
+ * Addresses for a thread that computes: OpenBLAS's buffer, 128 MiB in its largest build, and as
+ * much again for the thread's stack and its arena of malloc.
+ */
+#define BLAS_ROOM_BYTES ((size_t)256 << 20)
+
+ls_status ls_blas_room(int threads)
+{
+    size_t bytes = (size_t)threads * BLAS_ROOM_BYTES;
+    void  *room =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (room == MAP_FAILED)
+        return ls_fail(LS_ENOMEM,
+                       "OpenBLAS wants %zu MiB of addresses for %d threads, which a limit "
+                       "(ulimit -v) does not allow; fewer run.threads want less",
+                       bytes >> 20, threads);
+    munmap(room, bytes);
+    return LS_OK;
 }

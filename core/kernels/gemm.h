@@ -53,4 +53,10 @@ const char *ls_blas_held_back(void);
  */
 LS_MUST_CHECK ls_status ls_blas_self_test(void);
 
+/*
+ * Addresses are left for the buffers of so many threads.  Without them OpenBLAS would ask the
+ * system again and again, for ever: ENOMEM.
+ */
+LS_MUST_CHECK ls_status ls_blas_room(int threads);
+
 #endif

@@ -334,6 +334,20 @@ def test_full_disk(folder):
     subprocess.run(["umount", disk])
 
 
+def test_address_space(folder):
+    """OpenBLAS waits for ever for buffers that a limit denies it; Lockstep refuses before."""
+    if os.environ.get("LS_SANITIZE"):
+        return
+    cli.row("no addresses for OpenBLAS")
+    cli.write_config(folder)
+    limit = 2 << 30
+    before = cli.tree(folder)
+    r = cli.run(folder, "train", "c.json", "--set", "run.threads=64",
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    cli.check_error(r, 1, "OpenBLAS", "16384 MiB", "64 threads", "ulimit -v")
+    cli.equal(cli.tree(folder), before, "files")
+
+
 # name, product that the shim gets wrong: m,n,k,a transposed,b transposed; the exit status and its text
 BLAS = [
     ("none", "none", 0),
@@ -361,7 +375,7 @@ def test_wrong_blas(folder, shim):
 
 def main():
     tests = [test_refusals, test_all_problems_at_once, test_help, test_lost_output, test_not_finite,
-             test_memory_limit, test_permissions, test_file_size, test_full_disk]
+             test_memory_limit, test_address_space, test_permissions, test_file_size, test_full_disk]
     for test in tests:
         with cli.workspace() as folder:
             test(folder)
