@@ -264,8 +264,13 @@ ls_status ls_trainer_save(const ls_trainer *t, const char *path)
     ls_status status = LS_ENOMEM;
 
     if (config && tokenizer && step) {
-        ls_st_metadata pairs[] = {{"config", config}, {"tokenizer", tokenizer}, {"step", step}};
-        status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs, 3);
+        ls_st_metadata pairs[] = {{"config", config},
+                                  {"tokenizer", tokenizer},
+                                  {"step", step},
+                                  {"strategy", "single"},
+                                  {"world_size", "1"}};
+        status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs,
+                                                sizeof pairs / sizeof *pairs);
     }
     free(step);
     free(tokenizer);
