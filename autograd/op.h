@@ -9,6 +9,18 @@
  * rules cannot fail.  Gradients are row-major arrays of ls_real with the logical shape of
  * their tensor.
  */
+/*
+ * Note [what is kept]
+ * saves     values that backward's rule reads.  The call holds them, so that they outlive their
+ *           scope, and lets go of each when its own turn in backward is over.
+ * rebuilds  the output is cheap to form.  Calls that save it do not hold it; backward runs this
+ *           call's forward once more for them and drops the result after this call's turn.  All
+ *           that forward needs is there, as such a call holds its inputs whoever made them.
+ * early     gradients that forward forms beside its result, for dout = 1 (a fused loss); in
+ *           backward they are scaled and handed over, and the rule is not called for them.
+ * passes    gradients that are dout itself: handed on as they are, the storage shared until
+ *           someone must add to it.
+ */
 #ifndef LS_AUTOGRAD_OP_H
 #define LS_AUTOGRAD_OP_H
 
