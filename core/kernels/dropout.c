@@ -86,15 +86,9 @@ typedef struct {
     bool                   add;
 } job;
 
-LS_CLONES static void drop_block(void *context, int64_t index)
+/* n elements from `at` on */
+LS_INLINE void apply(const job *j, int64_t at, int64_t n, const ls_real *factor)
 {
-    const job *j        = context;
-    int64_t    per      = ls_block_count(j->n, ELEMENTS);
-    ls_block   b        = ls_block_at(j->n, ELEMENTS, index % per);
-    int64_t    sequence = index / per, at = sequence * j->n + b.first, n = b.end - b.first;
-    ls_real    factor[ELEMENTS];
-
-    ls_k_dropout_factors(j->d, sequence, b.first, n, factor);
     if (j->residual)
         for (int64_t i = 0; i < n; i++)
             j->y[at + i] = j->residual[at + i] + j->x[at + i] * factor[i];
@@ -104,6 +98,21 @@ LS_CLONES static void drop_block(void *context, int64_t index)
     else
         for (int64_t i = 0; i < n; i++)
             j->y[at + i] = j->x[at + i] * factor[i];
+}
+
+/* Blocks start at multiples of ELEMENTS, so whole batches fit. */
+LS_CLONES static void drop_block(void *context, int64_t index)
+{
+    const job *j        = context;
+    int64_t    per      = ls_block_count(j->n, ELEMENTS);
+    ls_block   b        = ls_block_at(j->n, ELEMENTS, index % per);
+    int64_t    sequence = index / per;
+    ls_real    factor[BATCH];
+
+    for (int64_t i = b.first; i < b.end; i += BATCH) {
+        draw_batch(j->d, sequence, i / 4, factor);
+        apply(j, sequence * j->n + i, b.end - i < BATCH ? b.end - i : BATCH, factor);
+    }
 }
 
 void ls_k_dropout(const ls_dropout_args *d, ls_real *y, const ls_real *x, int64_t sequences,
