@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "core/utf8.h"
+
 static bool refuse(ls_json_scan *s, const char *wanted)
 {
     if (!s->error)
@@ -20,39 +22,13 @@ static int byte_at(const ls_json_scan *s, size_t at)
     return at < s->length ? (unsigned char)s->text[at] : -1;
 }
 
-/* Bytes of the UTF-8 sequence at p (RFC 3629, table 3-7 of Unicode), 0 when there is none. */
-static size_t utf8_sequence(const unsigned char *p, size_t left)
-{
-    static const struct {
-        unsigned char first, last, low, high; /* of the lead byte; of the second byte */
-        size_t        bytes;
-    } rows[] = {
-        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-
-    if (*p < 0x80)
-        return 1;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (*p < rows[i].first || *p > rows[i].last)
-            continue;
-        if (left < rows[i].bytes || p[1] < rows[i].low || p[1] > rows[i].high)
-            return 0;
-        for (size_t k = 2; k < rows[i].bytes; k++)
-            if ((p[k] & 0xc0) != 0x80)
-                return 0;
-        return rows[i].bytes;
-    }
-    return 0;
-}
-
 size_t ls_json_utf8(const char *text, size_t length)
 {
     size_t at = 0;
 
     while (at < length) {
-        size_t bytes = utf8_sequence((const unsigned char *)text + at, length - at);
+        uint32_t point;
+        size_t   bytes = ls_utf8_decode((const unsigned char *)text + at, length - at, &point);
         if (!bytes)
             return at;
         at += bytes;
@@ -138,21 +114,6 @@ static int32_t hex4(ls_json_scan *s)
     return value;
 }
 
-/* Writes a code point as UTF-8 and returns its bytes: at most 3 for \uXXXX, 4 for a pair. */
-static size_t put_utf8(char *out, int32_t code)
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t bytes = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = bytes - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    static const int lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    out[0]                  = (char)(lead[bytes] | code);
-    return bytes;
-}
-
 /* What follows "\u": a code point, the second half of a pair included, or -1. */
 static int32_t unicode_escape(ls_json_scan *s)
 {
@@ -182,7 +143,7 @@ static size_t take_escape(ls_json_scan *s, char *out)
         int32_t code = unicode_escape(s);
         if (code < 0)
             refuse(s, "wrong \\u escape in a string");
-        return code < 0 ? 0 : put_utf8(out, code);
+        return code < 0 ? 0 : ls_utf8_encode((uint32_t)code, out);
     }
     const char *found = c > 0 ? strchr(from, c) : NULL;
     if (!found) {

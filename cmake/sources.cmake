@@ -17,6 +17,7 @@ set(LS_SOURCES
   core/tensor.c
   core/thread.c
   core/tree_sum.c
+  core/utf8.c
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
@@ -86,7 +87,6 @@ set(LS_SOURCES
   data/text.c
   data/token_file.c
   data/tokenizer.c
-  data/utf8.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json_impl.h"
+#include "core/utf8.h"
 
 /* cJSON copies a number into 64 bytes. */
 enum { LONGEST_NUMBER = 60 };
@@ -24,21 +25,9 @@ static const char *scan_value(scanner *s, const char *at, ls_json **made);
 
 size_t ls__utf8_length(const char *at, const char *end)
 {
-    static const unsigned smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t point;
 
-    const unsigned char *c = (const unsigned char *)at;
-    size_t   n    = c[0] < 0x80 ? 1 : c[0] < 0xC0 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
-    unsigned code = n < 2 ? c[0] : c[0] & (0x7Fu >> n);
-
-    if (n == 0 || c[0] > 0xF4 || (size_t)(end - at) < n)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((c[i] & 0xC0) != 0x80)
-            return 0;
-        code = code << 6 | (c[i] & 0x3Fu);
-    }
-    bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    return code < smallest[n] || code > 0x10FFFF || surrogate ? 0 : n;
+    return ls_utf8_decode((const unsigned char *)at, (size_t)(end - at), &point);
 }
 
 void ls__json_place(const char *text, const char *at, int *line, int *column)

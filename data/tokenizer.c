@@ -14,7 +14,7 @@
 
 #include "core/alloc.h"
 #include "core/json.h"
-#include "data/utf8.h"
+#include "core/utf8.h"
 
 enum { BYTES = 256, ASCII = 128 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
-#include "data/utf8.h"
+#include "core/utf8.h"
 #include "scratch.h"
 #include "test.h"
 

@@ -2,8 +2,8 @@
  * utf8.h - one code point at a time, strictly by RFC 3629: no overlong forms, no surrogates,
  * nothing above U+10FFFF.
  */
-#ifndef LS_DATA_UTF8_H
-#define LS_DATA_UTF8_H
+#ifndef LS_CORE_UTF8_H
+#define LS_CORE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  *
  *     0xxxxxxx   110xxxxx 10xxxxxx   1110xxxx 10xxxxxx 10xxxxxx   11110xxx 10xxxxxx ...
  */
-#include "data/utf8.h"
+#include "core/utf8.h"
 
 static const struct {
     unsigned char mask, lead; /* of the first byte */
