@@ -121,13 +121,4 @@ static inline void *ls_aux(const ls_node *call)
     return call->aux ? call->aux->data : NULL;
 }
 
-/* Writes or adds one value. */
-static inline void ls_grad_put(const ls_grad *g, int64_t i, ls_real value)
-{
-    if (g->add)
-        g->data[i] += value;
-    else
-        g->data[i] = value;
-}
-
 #endif

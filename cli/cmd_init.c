@@ -46,15 +46,13 @@ static ls_status parse(arguments *a, int argc, char **argv)
 /* Vocabulary and tokenizer; the data is read only where nothing else tells them. */
 static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, int64_t *vocab)
 {
-    *vocab = ls_model_vocab_size(cfg);
-    if (cfg->model.type == LS_CFG_MODEL_MLP || *vocab) {
-        ls_dataset_opts o = ls_dataset_opts_of(cfg);
-        if (o.kind == LS_TOKENIZER_BYTE)
-            return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
-    }
     ls_dataset_opts opts = ls_dataset_opts_of(cfg);
     ls_dataset      data;
-    ls_status       status = ls_dataset_load(&opts, &data);
+
+    *vocab = ls_model_vocab_size(cfg);
+    if (opts.kind == LS_TOKENIZER_BYTE)
+        return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
+    ls_status status = ls_dataset_load(&opts, &data);
     if (status)
         return ls_blame_config(status);
     *vocab         = data.vocab_size;
@@ -64,23 +62,15 @@ static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, 
     return LS_OK;
 }
 
-static ls_status write_file(const ls_config *cfg, const ls_tokenizer *tokenizer,
-                            const ls_named_tensor *list, int n, const char *path)
+static ls_status write_file(const ls_model_file *m, const char *path)
 {
-    char     *config = ls_config_json(cfg), *vocabulary = ls_tokenizer_to_json(tokenizer);
     char      hex[LS_SHA256_HEX];
-    ls_status status = LS_ENOMEM;
+    ls_status status = ls_model_save(m, path);
 
-    if (config && vocabulary) {
-        ls_st_metadata pairs[] = {{"config", config}, {"tokenizer", vocabulary}, {"step", "0"}};
-        status                 = ls_params_save(path, list, (size_t)n, pairs, 3);
-    }
     if (!status)
-        status = ls_params_sha256(list, (size_t)n, hex);
+        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
     if (!status)
         printf("%s  %s\n", hex, path);
-    free(vocabulary);
-    free(config);
     return status;
 }
 
@@ -98,7 +88,9 @@ static ls_status make_and_write(const ls_config *cfg, const char *path)
     if (!status)
         status = ls_blame_config(ls_model_fill(cfg, model, list, n));
     if (!status)
-        status = write_file(cfg, tokenizer, list, n, path);
+        status = write_file(
+            &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},
+            path);
     free(list);
     ls_module_free(model);
     ls_tokenizer_free(tokenizer);

@@ -67,6 +67,26 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
     return status ? ls_fail_in(status, "model.init") : LS_OK;
 }
 
+ls_status ls_model_save(const ls_model_file *m, const char *path)
+{
+    char     *config = ls_config_json(m->cfg), *tokenizer = ls_tokenizer_to_json(m->tokenizer);
+    char     *step   = ls_sprintf("%lld", (long long)m->step);
+    ls_status status = LS_ENOMEM;
+
+    if (config && tokenizer && step) {
+        ls_st_metadata pairs[] = {{"config", config},
+                                  {"tokenizer", tokenizer},
+                                  {"step", step},
+                                  {"strategy", "single"},
+                                  {"world_size", "1"}};
+        status = ls_params_save(path, m->parameters, (size_t)m->n, pairs, m->trained ? 5 : 3);
+    }
+    free(step);
+    free(tokenizer);
+    free(config);
+    return status;
+}
+
 int64_t ls_model_vocab_size(const ls_config *cfg)
 {
     if (cfg->model.vocab_size)

@@ -21,6 +21,20 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
 LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_named_tensor *parameters, int n);
 
+/*
+ * Writes a parameter file with config, tokenizer and step in its metadata, and, where a run has
+ * trained them, strategy and world size.
+ */
+typedef struct {
+    const ls_config       *cfg;
+    const ls_tokenizer    *tokenizer;
+    const ls_named_tensor *parameters;
+    int                    n;
+    int64_t                step;
+    bool                   trained;
+} ls_model_file;
+LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
+
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
 int64_t ls_model_vocab_size(const ls_config *cfg);
 

@@ -288,16 +288,6 @@ static ls_status rescue(run *r, ls_status failure)
     return ls_fail(failure, "%s", message);
 }
 
-static ls_status check_supported(const ls_config *cfg)
-{
-    if (cfg->model.type == LS_CFG_MODEL_MLP)
-        return ls_fail(LS_EUNSUPPORTED,
-                       "model.type \"mlp\": training one from a config (data.format "
-                       "\"csv\" or \"idx\") is not in this version; the library has it, "
-                       "see examples/mlp_spiral.c");
-    return LS_OK;
-}
-
 static ls_status train(run *r)
 {
     ls_status status = ls_trainer_new(r->cfg, &r->trainer);
@@ -332,12 +322,9 @@ static void log_failure(run *r)
 
 ls_status ls_train(const ls_config *cfg, int *signal)
 {
-    run       r      = {.cfg = cfg};
-    ls_status status = check_supported(cfg);
-
+    run r = {.cfg = cfg};
     catch_signals();
-    if (!status)
-        status = ls_start_compute(cfg);
+    ls_status status = ls_start_compute(cfg);
     if (!status)
         status = train(&r);
     if (status)
@@ -352,13 +339,10 @@ ls_status ls_train(const ls_config *cfg, int *signal)
 
 ls_status ls_train_dry_run(const ls_config *cfg)
 {
-    ls_status status = check_supported(cfg);
-
-    if (status)
-        return status;
     ls_dataset_opts opts = ls_dataset_opts_of(cfg);
     ls_dataset      data;
-    status = ls_dataset_load(&opts, &data);
+    ls_status       status = ls_dataset_load(&opts, &data);
+
     if (status)
         return ls_blame_config(status);
     int64_t    vocab = data.vocab_size;

@@ -145,7 +145,6 @@ typedef struct {
     ls_named_tensor *list; /* NULL while counting */
     bool             with_buffers;
     int              n;
-    int64_t          elements;
 } collection;
 
 static ls_status collect(void *context, ls_parameter *p)
@@ -156,7 +155,6 @@ static ls_status collect(void *context, ls_parameter *p)
         return LS_OK;
     if (c->list)
         c->list[c->n] = (ls_named_tensor){p->path, &p->tensor};
-    c->elements += ls_tensor_numel(&p->tensor);
     c->n++;
     return LS_OK;
 }
