@@ -2,6 +2,7 @@
 set(LS_SOURCES
   # core
   core/alloc.c
+  core/clock.c
   core/compute.c
   core/dtype.c
   core/error.c

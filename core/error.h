@@ -20,7 +20,10 @@
     X(ECONFIG, "wrong usage or configuration") \
     X(EUNSUPPORTED, "not in this version")     \
     X(ENOTFINITE, "not finite")                \
-    X(EINTERRUPTED, "interrupted")
+    X(EINTERRUPTED, "interrupted")             \
+    X(EMISMATCH, "ranks disagree")             \
+    X(EPEER, "a peer is gone")                 \
+    X(ETIMEOUT, "timed out")
 
 typedef enum {
 #define X(name, text) LS_##name,

@@ -1,0 +1,56 @@
+/*
+ * wait.h - how a rank waits: spin, yield, sleep, always with a deadline.
+ *
+ * A short wait spins, so that an answer in a microsecond is seen in a microsecond; then it
+ * gives the core away, then it sleeps in the kernel.  Where more ranks than cores share a host
+ * it does not spin: whoever it waits for may need this very core.
+ */
+#ifndef LS_DIST_COMM_WAIT_H
+#define LS_DIST_COMM_WAIT_H
+
+#include "dist/comm/guard.h"
+#include "dist/comm/transport.h"
+
+typedef struct {
+    int     spins;  /* looks with a pause between them */
+    int     yields; /* looks with sched_yield() between them */
+    int64_t timeout_ns, warn_ns;
+    void (*warn)(void *context, const char *text);
+    void *context;
+} ls_wait_policy;
+
+/* For so many ranks on this host. */
+ls_wait_policy ls_wait_policy_for(int local_ranks, double timeout_s);
+
+/* One operation of this rank while it runs: what it is, and how long it may take. */
+typedef struct {
+    ls_transport         *transport;
+    ls_guard             *guard;
+    const ls_wait_policy *policy;
+    ls_descriptor         what;
+    int64_t               deadline, warn_at; /* ls_now_ns() */
+    int64_t               wait_ns;           /* spent waiting so far */
+    bool                  paired;            /* send or recv: only `what.root` is waited for */
+} ls_running;
+
+/* A wait inside it. */
+typedef struct {
+    ls_running *running;
+    int         looks;
+    int64_t     since;
+} ls_waiter;
+
+ls_waiter ls_wait_begin(ls_running *running);
+
+/*
+ * Called when a look found nothing: pauses, yields, or sleeps in the transport.  Fails when the
+ * group has failed or the deadline is over; then it names who has not come (it asks), fails the
+ * group, and every member gets the same text.
+ */
+LS_MUST_CHECK ls_status ls_wait_more(ls_waiter *w);
+void                    ls_wait_end(ls_waiter *w);
+
+/* The verb: both directions done, or a failure of the whole group. */
+LS_MUST_CHECK ls_status ls_exchange(ls_running *running, ls_outgoing out, ls_incoming in);
+
+#endif
