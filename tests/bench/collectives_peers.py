@@ -66,8 +66,8 @@ def median(values):
 
 
 def report(cpu, world, size, times, floors):
-    """One line: times[name] and floors have a figure a round."""
-    line = {"cpu": cpu, "cores": os.cpu_count(), "op": "all_reduce", "dtype": "f32", "n": world, "bytes": size,
+    """One line: times[name] and floors have a figure a round.  A load above the ranks' own spoils all figures."""
+    line = {"cpu": cpu, "cores": os.cpu_count(), "load": os.getloadavg()[0], "op": "all_reduce", "dtype": "f32", "n": world, "bytes": size,
             "rounds": len(floors), "floor_us": median(us for us, _ in floors),
             "memory_gb_per_s": median(rate for _, rate in floors),
             "median_us": {name: median(values) for name, values in times.items()}, "faster_than": {}, "share_of_floor": {}}
