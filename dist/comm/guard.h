@@ -53,8 +53,11 @@ ls_status ls_guard_fail(ls_guard *guard, ls_status status, const char *text);
  */
 ls_status ls_guard_lost(ls_guard *guard, const char *text);
 
+/* It said goodbye: it left normally. */
+bool ls_guard_member_left(const ls_guard *guard, int member);
+
 /* Where this rank is; answered by the watch thread when members ask. */
-void ls_guard_enter(ls_guard *guard, uint64_t sequence);
+void ls_guard_enter(ls_guard *guard, const ls_descriptor *what);
 void ls_guard_leave(ls_guard *guard, uint64_t sequence);
 
 /* Asks all members where they are; answers arrive while the caller waits.  Returns the
