@@ -204,7 +204,8 @@ static void fill(const ls_combine *c)
 {
     for (int k = 0; k < c->n_in; k++)
         for (int64_t i = 0; i < c->count; i++) {
-            value v = {.i = (int64_t)random_bits() >> (random_bits() & 63)};
+            uint64_t r = random_bits();
+            value    v = {.i = (int64_t)r >> (random_bits() & 63)};
             if (is_float(c->from))
                 v.f = random_float();
             put((void *)c->in[k], c->from, i, v);
