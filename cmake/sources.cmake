@@ -92,6 +92,11 @@ set(LS_SOURCES
   # dist/comm
   dist/comm/board.c
   dist/comm/call.c
+  dist/comm/control.c
+  dist/comm/control_death.c
+  dist/comm/control_hello.c
+  dist/comm/control_watch.c
+  dist/comm/guard.c
   dist/comm/recorder.c
   # checkpoint
   checkpoint/atomic_file.c
