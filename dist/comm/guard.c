@@ -306,8 +306,8 @@ void ls__guard_answer(ls_guard *g, int from, const ls__frame *frame)
 
 ls_guard_answer ls_guard_answered(ls_guard *g, int member)
 {
-    if (!g->control || g->member[member] == g->control->rank)
-        return (ls_guard_answer){.asked   = g->control ? atomic_load(&g->asked) : 0,
+    if (g->control && g->member[member] == g->control->rank)
+        return (ls_guard_answer){.asked   = atomic_load(&g->asked),
                                  .entered = atomic_load(&g->entered),
                                  .left    = atomic_load(&g->left)};
     pthread_mutex_lock(&g->lock);
