@@ -22,6 +22,7 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
@@ -88,6 +89,15 @@ set(LS_SOURCES
   data/text.c
   data/token_file.c
   data/tokenizer.c
+  # dist/comm
+  dist/comm/board.c
+  dist/comm/call.c
+  dist/comm/control.c
+  dist/comm/control_death.c
+  dist/comm/control_hello.c
+  dist/comm/control_watch.c
+  dist/comm/guard.c
+  dist/comm/recorder.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
