@@ -88,6 +88,10 @@ set(LS_SOURCES
   data/text.c
   data/token_file.c
   data/tokenizer.c
+  # dist/comm
+  dist/comm/tcp_connect.c
+  dist/comm/tcp_listen.c
+  dist/comm/transport_tcp.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
