@@ -22,6 +22,7 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
@@ -92,6 +93,9 @@ set(LS_SOURCES
   dist/comm/tcp_connect.c
   dist/comm/tcp_listen.c
   dist/comm/transport_tcp.c
+  dist/comm/board.c
+  dist/comm/call.c
+  dist/comm/recorder.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c

@@ -2,7 +2,7 @@
  * board.h - the job's board: memory that the parent of all ranks on a host shares with them.
  *
  *     ls_board = [ header | slot of rank 0 | slot of rank 1 | ... ]
- *     slot     = [ pid, how it ended | flight recorder ]
+ *     slot     = [ how it ended | flight recorder ]
  *
  * The parent (a launcher, a test) makes it before it starts the ranks, hands the file
  * descriptor down, and publishes there how each rank ended as it reaps it; ranks write their
@@ -16,10 +16,13 @@
 
 typedef struct ls_board ls_board;
 
-/* A new board for `world` ranks; its descriptor is ls_board_fd(), close-on-exec. */
+/*
+ * A new board for `world` ranks; its descriptor is ls_board_fd(), close-on-exec, and closed by
+ * ls_board_free.  EINVAL for no ranks, EIO with the system's reason.
+ */
 LS_MUST_CHECK ls_status ls_board_new(int world, ls_board **board);
 
-/* Maps the board behind fd (borrowed).  EINVAL where it is not one. */
+/* Maps the board behind fd (borrowed).  EINVAL where it is not one, or of another version. */
 LS_MUST_CHECK ls_status ls_board_open(int fd, ls_board **board);
 void                    ls_board_free(ls_board *board); /* NULL is allowed */
 

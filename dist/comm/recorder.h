@@ -2,8 +2,9 @@
  * recorder.h - the flight recorder: the last 256 operations of a rank.
  *
  * A ring of fixed entries in plain memory, written without locks by the threads of one rank
- * and read after the fact, by a launcher from the board of a rank that crashed for instance.
- * A reader may see the entry being written half done; sequence and state are written last.
+ * and read at any time, by a launcher from the board of a rank that crashed for instance.
+ * The state is written last: an entry that is being filled is empty to a reader.  An operation
+ * that is still going on when 256 more have come loses its entry to a newer one.
  */
 #ifndef LS_DIST_COMM_RECORDER_H
 #define LS_DIST_COMM_RECORDER_H
@@ -28,8 +29,8 @@ typedef struct {
     uint64_t         group;                  /* its id */
     int64_t          bytes;                  /* payload: count times the element's size */
     int64_t          queued, started, ended; /* ls_now_ns(); 0 where not yet */
-    _Atomic uint32_t state;
-    uint32_t         size; /* ranks in the group */
+    _Atomic uint32_t state;                  /* ls_record_state */
+    _Atomic uint32_t size;                   /* ranks in the group */
 } ls_record;
 
 /* Zeroed memory is an empty recorder. */
@@ -47,8 +48,8 @@ void       ls_record_end(ls_record *record, ls_status status);
 /* The newest entry that is running, else the newest; false when there is none. */
 bool ls_recorder_last(const ls_recorder *r, ls_record *entry);
 
-/* Prints the newest `most` entries, oldest first, a line each: sequence, operation, bytes,
- * state, times in milliseconds before `now`. */
+/* Prints the newest `most` entries, oldest first, a line each: operation, sequence, bytes,
+ * state, times in milliseconds before `now` (ls_now_ns). */
 void ls_recorder_print(const ls_recorder *r, FILE *file, int most, int64_t now);
 
 #endif
