@@ -90,6 +90,9 @@ set(LS_SOURCES
   data/token_file.c
   data/tokenizer.c
   # dist/comm
+  dist/comm/tcp_connect.c
+  dist/comm/tcp_listen.c
+  dist/comm/transport_tcp.c
   dist/comm/board.c
   dist/comm/call.c
   dist/comm/control.c
