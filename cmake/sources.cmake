@@ -90,8 +90,16 @@ set(LS_SOURCES
   data/token_file.c
   data/tokenizer.c
   # dist/comm
+  dist/comm/tcp_connect.c
+  dist/comm/tcp_listen.c
+  dist/comm/transport_tcp.c
   dist/comm/board.c
   dist/comm/call.c
+  dist/comm/control.c
+  dist/comm/control_death.c
+  dist/comm/control_hello.c
+  dist/comm/control_watch.c
+  dist/comm/guard.c
   dist/comm/recorder.c
   # checkpoint
   checkpoint/atomic_file.c

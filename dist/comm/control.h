@@ -53,8 +53,11 @@ LS_MUST_CHECK ls_status ls_control_hello(ls_control *control, const ls_hello *mi
 LS_MUST_CHECK ls_status ls_control_pass(ls_control *control, int mine, const bool *wanted,
                                         int *fds, int64_t deadline);
 
-/* Starts the watch thread.  warn(context, text), may be NULL, is told of every failure once,
- * from that thread or from the one that found it. */
+/*
+ * Starts the watch thread.  failed(context, text), may be NULL, is told of every failure of a
+ * group once (one that ends several groups once for all of them), from that thread or from the
+ * one that found it, with no lock held.  It may not call ls_control_free().
+ */
 LS_MUST_CHECK ls_status ls_control_start(ls_control *control,
                                          void (*failed)(void *context, const char *text),
                                          void *context);
@@ -67,7 +70,10 @@ const char     *ls_control_address(const ls_control *control, int peer, char tex
 int ls_control_rank(const ls_control *control);
 int ls_control_world(const ls_control *control);
 
-/* Says goodbye, ends the watch thread, closes the sockets.  All guards are freed by then. */
+/*
+ * Ends the watch thread, says goodbye, closes the sockets.  All guards are freed by then.  In a
+ * child of fork() it frees the memory and closes the child's copies; peers notice nothing.
+ */
 void ls_control_free(ls_control *control); /* NULL is allowed */
 
 #endif
