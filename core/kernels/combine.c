@@ -300,11 +300,11 @@ static void combine_blocks(const ls_combine *c)
 /* Sums of F32 without a block; called with constant n_in and often constant n_out. */
 LS_INLINE void sum_through(const ls_combine *c, int n_in, int n_out)
 {
-    const any_f32 *in[MOST_LEAVES];
+    const any_f32 *in[MOST_LEAVES] = {c->in[0], c->in[1]};
     any_f32       *out[MOST_OUTPUTS];
     int64_t        i = 0;
 
-    for (int k = 0; k < n_in; k++)
+    for (int k = 2; k < n_in; k++)
         in[k] = c->in[k];
     for (int k = 0; k < n_out; k++)
         out[k] = c->out[k];

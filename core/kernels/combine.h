@@ -41,7 +41,7 @@ const char *ls_reduce_op_name(ls_reduce_op op);
  * BF16 only) before any rounding; 0 divides by n_in.
  *
  * MIN and MAX do not depend on the order: a NaN anywhere gives the quiet NaN 0x7fc00000 (bf16
- * 0x7fc0), and -0 is below +0.
+ * 0x7fc0), and -0 is below +0.  The others give a NaN for a NaN; of two, which one is open.
  */
 typedef struct {
     ls_reduce_op       op;

@@ -137,6 +137,6 @@ typedef struct {
     int64_t wait_ns, copy_ns, reduce_ns, total_ns;
 } ls_comm_counters;
 
-ls_comm_counters ls_comm_counted(const ls_comm *comm, ls_collective kind);
+ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind);
 
 #endif
