@@ -101,6 +101,7 @@ set(LS_SOURCES
   dist/comm/control_watch.c
   dist/comm/guard.c
   dist/comm/recorder.c
+  dist/comm/transport_faulty.c
   dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   # checkpoint
   checkpoint/atomic_file.c
