@@ -280,7 +280,8 @@ static void exchanges(ls_fault fault, int n)
     wrong(&o, fault, &box, n);
     if (fault == LS_FAULT_DELAY || fault == LS_FAULT_CUT) {
         o = swap(t, n + 1, MESSAGE, fault == LS_FAULT_DELAY ? 1 : 0.05);
-        CHECK(fault == LS_FAULT_DELAY ? went_well(&o) : !o.done[0] && !o.status[0]);
+        CHECK(fault == LS_FAULT_DELAY ? went_well(&o) && o.ns < 400000000
+                                      : !o.done[0] && !o.status[0]);
         CHECK(t[0]->sent == MESSAGE * (fault == LS_FAULT_DELAY ? n + 1 : n - 1));
     }
     close_pair(&box, t);
@@ -347,11 +348,12 @@ static void meet_well(ls_transport *t[2])
     CHECK(m[0]->ops->advanced(m[0], 1) && m[1]->ops->advanced(m[1], 0));
 }
 
-static void meet_wrong(ls_transport *t[2], ls_fault fault)
+static void meet_wrong(mailbox *box, ls_transport *t[2], ls_fault fault)
 {
-    ls_meet          *m    = t[0]->meet;
-    int64_t           now  = ls_now_ns();
-    const ls_posting *seen = NULL;
+    ls_meet          *m     = t[0]->meet;
+    int64_t           now   = ls_now_ns();
+    const ls_posting *seen  = NULL;
+    int               posts = box->posts[0], phases = box->phases[0];
 
     if (fault == LS_FAULT_FAIL) {
         ls_posting mine = {{.count = 10}, 1, 2};
@@ -372,6 +374,8 @@ static void meet_wrong(ls_transport *t[2], ls_fault fault)
     CHECK(!seen && !m->ops->posted(m, 0) && !m->ops->posted(m, 1));
     CHECK_OK(m->ops->advance(m));
     CHECK(!m->ops->advanced(m, 1));
+    CHECK_OK(m->ops->post(m, &(ls_posting){.in = 1}, "rank 0", 6));
+    CHECK(box->posts[0] == posts && box->phases[0] == phases);
 }
 
 /* Exchanges count as well: every second turn is a meeting. */
@@ -396,7 +400,7 @@ static void meetings(ls_fault fault, int n)
             meet_well(t);
         }
     }
-    meet_wrong(t, fault);
+    meet_wrong(&box, t, fault);
     if (fault == LS_FAULT_DELAY)
         meet_well(t);
     close_pair(&box, t);
