@@ -249,8 +249,8 @@ static ls_status find_buffers(ls_operation *op)
         const ls_posting *posting = m->ops->posted(m, p);
         size_t            in = reach_in(op, p), out = pushed(op, p);
         bool              own = p == ls__rank(op);
-        s->in[p]  = own ? (void *)(uintptr_t)contribution(op->call) : NULL;
-        s->out[p] = own ? op->call->out : NULL;
+        s->in[p]              = own ? (void *)(uintptr_t)contribution(op->call) : NULL;
+        s->out[p]             = own ? op->call->out : NULL;
         if (own)
             continue;
         if (in && !(s->in[p] = m->ops->address(m, p, posting->in, in)))
@@ -284,8 +284,10 @@ ls_status ls__run_shared(ls_operation *op, bool *done)
     *done = true;
     if (c->kind == LS_BARRIER || !c->count)
         return ls_meet_begin(&op->running, 0, 0, NULL, 0);
-    if (direct && is_small(op))
+    if (direct && is_small(op)) {
+        op->algorithm = LS_DIRECT;
         return small(op);
+    }
     if (direct) {
         in  = place(op, contribution(c), reach_in(op, r));
         out = place(op, c->out, pushed(op, r));
@@ -294,5 +296,8 @@ ls_status ls__run_shared(ls_operation *op, bool *done)
     if (status)
         return status;
     *done = direct && all_reachable(op);
-    return *done ? in_place(op) : LS_OK;
+    if (!*done)
+        return LS_OK;
+    op->algorithm = LS_DIRECT;
+    return in_place(op);
 }
