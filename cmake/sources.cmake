@@ -110,6 +110,7 @@ set(LS_SOURCES
   dist/comm/guard.c
   dist/comm/join.c
   dist/comm/recorder.c
+  dist/comm/transport_faulty.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c

@@ -44,7 +44,7 @@ typedef struct {
 
 static bool is_its_turn(faulty *f)
 {
-    return --f->left <= 0;
+    return f->left > 0 && --f->left == 0;
 }
 
 static ls_status fail(const faulty *f, const char *what)

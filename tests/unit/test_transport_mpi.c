@@ -215,38 +215,41 @@ static void many_steps(void)
 }
 
 typedef struct {
-    int           tag;
-    int64_t       largest;
-    unsigned char seen;
+    ls_transport *t;
+    size_t        step; /* of the sizes */
+    bool          ok;
 } thread_args;
+
+static bool swap_in_thread(ls_transport *t, uint64_t i, size_t bytes)
+{
+    unsigned char *out = outgoing_new(rank, bytes, i), *in = incoming_new(bytes);
+    int            to = (rank + 1) % world, from = (rank + world - 1) % world;
+    ls_status      status = exchange(t, operation(i, bytes), (ls_outgoing){to, out, bytes},
+                                     (ls_incoming){from, in + GUARD + 1, bytes});
+    bool ok = !status && holds(in + GUARD + 1, from, bytes, i) && guards_stand(in, bytes);
+
+    free(out);
+    free(in);
+    return ok;
+}
 
 static void *run_group(void *context)
 {
-    thread_args  *a     = context;
-    ls_transport *t     = group(a->tag, a->largest);
-    size_t        bytes = 1;
+    thread_args *a     = context;
+    size_t       bytes = 1;
 
-    a->seen = 1;
-    for (uint64_t i = 0; i < 300; i++) {
-        unsigned char *out = outgoing_new(rank, bytes, i), *in = incoming_new(bytes);
-        int            from = (rank + world - 1) % world;
-        ls_status      status =
-            exchange(t, operation(i, bytes), (ls_outgoing){(rank + 1) % world, out, bytes},
-                     (ls_incoming){from, in + GUARD + 1, bytes});
-
-        a->seen = a->seen && !status && holds(in + GUARD + 1, from, bytes, i) &&
-                  guards_stand(in, bytes);
-        bytes = (bytes * 7 + (size_t)a->tag) % 30000;
-        free(out);
-        free(in);
+    a->ok = true;
+    for (uint64_t i = 0; i < 300 && a->ok; i++) {
+        a->ok = swap_in_thread(a->t, i, bytes);
+        bytes = (bytes * 7 + a->step) % 30000;
     }
-    t->ops->close(t);
     return NULL;
 }
 
 static void two_threads(void)
 {
-    thread_args args[2] = {{TAG_THREADS, 0, 0}, {TAG_THREADS + 1, 2000, 0}};
+    thread_args args[2] = {{group(TAG_THREADS, 0), 40, false},
+                           {group(TAG_THREADS + 1, 2000), 41, false}};
     pthread_t   threads[2];
 
     TEST_ROW("two groups from two threads");
@@ -254,7 +257,9 @@ static void two_threads(void)
         pthread_create(&threads[i], NULL, run_group, &args[(i + rank) % 2]);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    CHECK(args[0].seen && args[1].seen);
+    CHECK(args[0].ok && args[1].ok);
+    for (int i = 0; i < 2; i++)
+        args[i].t->ops->close(args[i].t);
 }
 
 /* --- what does not ------------------------------------------------------------------------ */
