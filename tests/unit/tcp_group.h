@@ -81,7 +81,7 @@ static inline void group_run(group *g, int first, rank *ranks, ls_status (*body)
 {
     for (int r = first; r < g->size; r++) {
         ranks[r] =
-            (rank){.group = g, .rank = r, .body = body, .row = row, .limit_ns = 20 * SECOND};
+            (rank){.group = g, .rank = r, .body = body, .row = row, .limit_ns = 10 * SECOND};
         CHECK(!pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]));
     }
     for (int r = first; r < g->size; r++)
@@ -127,11 +127,11 @@ static inline void group_all(int size, const char *address, ls_status (*body)(ra
     group_close(&g, ranks);
 }
 
-/* The verb, as wait.h has it but for its care; ETIMEOUT after 20 s. */
+/* The verb, as wait.h has it but for its care; ETIMEOUT after 10 s. */
 static inline ls_status exchange(ls_transport *t, const ls_descriptor *what, ls_outgoing out,
                                  ls_incoming in)
 {
-    int64_t   deadline = ls_now_ns() + 20 * SECOND;
+    int64_t   deadline = ls_now_ns() + 10 * SECOND;
     bool      moved, done = false;
     ls_status status = t->ops->begin(t, what, out, in);
 

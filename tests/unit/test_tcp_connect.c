@@ -32,9 +32,30 @@ static void test_ports(void)
     }
     ls_tcp_listener_close(&a);
     CHECK(a.fd == -1);
-    ls_tcp_listener_close(&a);
-    if (CHECK_OK(ls_tcp_listen("127.0.0.1", port, port, &a)))
-        ls_tcp_listener_close(&a);
+}
+
+/* A port on which an earlier run was the first to hang up can be had again at once. */
+static void test_port_again(void)
+{
+    ls_tcp_listener l;
+
+    TEST_ROW("port again");
+    if (!CHECK_OK(ls_tcp_listen("127.0.0.1", 0, 0, &l)))
+        return;
+    int port = (int)l.port, accepted = -1;
+    ls_tcp_listener_close(&l);
+    if (!CHECK_OK(ls_tcp_listen("127.0.0.1", port, port, &l)))
+        return;
+    int fd = dial_bare(l.port);
+    for (int tries = 0; accepted < 0 && tries < 1000; tries++) {
+        accepted = accept(l.fd, NULL, NULL);
+        ls_sleep_ns(SECOND / 1000);
+    }
+    close(accepted);
+    close(fd);
+    ls_tcp_listener_close(&l);
+    if (CHECK_OK(ls_tcp_listen("127.0.0.1", port, port, &l)))
+        ls_tcp_listener_close(&l);
 }
 
 static void test_bad_addresses(void)
@@ -293,6 +314,7 @@ static void check_strangers(const stranger_row *row)
     group            g;
     rank             ranks[MAX_RANKS] = {0};
     pthread_t        slow;
+    int              before = open_descriptors();
 
     TEST_ROW(row->name);
     if (!group_open(&g, 3, "127.0.0.1"))
@@ -314,6 +336,7 @@ static void check_strangers(const stranger_row *row)
     for (int i = 0; i < row->count; i++)
         if (s.fd[i] >= 0)
             close(s.fd[i]);
+    CHECK(open_descriptors() == before);
 }
 
 /* The recorded letter itself is let in, so the rows above fail for what they name alone. */
@@ -397,6 +420,7 @@ static void test_nothing_left(void)
 int main(void)
 {
     test_ports();
+    test_port_again();
     test_bad_addresses();
     test_groups();
     test_islands();

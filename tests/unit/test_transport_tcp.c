@@ -407,24 +407,26 @@ static void test_wire(void)
         check_wire(&rows[i]);
 }
 
-/* Two messages that come together are still two. */
-static void test_two_at_once(void)
+/* Messages that come together are still apart; steps count from 0 in each operation. */
+static void test_many_at_once(void)
 {
-    unsigned char wire[2 * 58] = {0}, in[10];
+    static const int sequence[] = {1, 1, 1, 2, 2}, step[] = {0, 1, 2, 0, 1};
+    enum { N = 5, BYTES = 10, ALL = (int)sizeof(ls_header) + BYTES };
+    unsigned char wire[N][ALL], in[BYTES];
     half_bare     h;
-    ls_descriptor what  = what_of(1);
-    ls_header     first = {what, 0, 10}, second = {what, 1, 10};
 
-    TEST_ROW("two at once");
-    memcpy(wire, &first, 48);
-    memset(wire + 48, 1, 10);
-    memcpy(wire + 58, &second, 48);
-    memset(wire + 106, 2, 10);
+    TEST_ROW("many at once");
+    for (int i = 0; i < N; i++) {
+        ls_header header = {what_of((uint64_t)sequence[i]), (uint64_t)step[i], BYTES};
+        memcpy(wire[i], &header, sizeof header);
+        memset(wire[i] + sizeof header, i, BYTES);
+    }
     if (open_half_bare(&h)) {
         CHECK(write_bare(h.fd, wire, sizeof wire));
-        for (int i = 1; i <= 2; i++) {
-            CHECK_OK(exchange(h.zero[0].t, &what, nothing_out(), (ls_incoming){1, in, 10}));
-            CHECK(in[0] == i && in[9] == i);
+        for (int i = 0; i < N; i++) {
+            ls_descriptor what = what_of((uint64_t)sequence[i]);
+            CHECK_OK(exchange(h.zero[0].t, &what, nothing_out(), (ls_incoming){1, in, BYTES}));
+            CHECK(in[0] == i && in[BYTES - 1] == i);
         }
     }
     close_half_bare(&h);
@@ -587,7 +589,7 @@ int main(void)
     test_shapes();
     test_disagreement();
     test_wire();
-    test_two_at_once();
+    test_many_at_once();
     test_sending_to_nobody();
     test_last_word();
     test_sleep();
