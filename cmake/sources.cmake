@@ -119,6 +119,7 @@ set(LS_SOURCES
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
   dist/comm/wait.c
+  dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c

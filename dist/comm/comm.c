@@ -342,7 +342,7 @@ ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_collective kind
     ls_status status = ls__comm_execute(comm, call, &what, record);
     pthread_mutex_lock(&comm->lock);
     comm->busy = false;
-    if (comm->first || comm->ending)
+    if (comm->has_worker)
         pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
     return status;
@@ -353,6 +353,36 @@ ls_status ls_comm_run(ls_comm *comm, const ls_call *call)
     ls_status status = check(comm, call);
 
     return status ? status : ls__comm_run_as(comm, call, call->kind);
+}
+
+/* ---- predictions ---- */
+
+/* The group to itself, once what was started is done; the barrier brings all members here. */
+ls_status ls_comm_explain(ls_comm *comm, const ls_call *call, char *text, size_t size)
+{
+    ls_comm_counters did     = {0};
+    ls_call          barrier = {.kind = LS_BARRIER};
+    ls_descriptor    what;
+    ls_record       *record;
+    ls_status        status = check(comm, call);
+
+    if (status)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    while (comm->busy || comm->first)
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    comm->busy = true;
+    number(comm, &barrier, LS_BARRIER, &what, &record);
+    pthread_mutex_unlock(&comm->lock);
+    status          = ls__comm_execute(comm, &barrier, &what, record);
+    ls_operation op = operation(comm, &barrier, &what, &did);
+    if (!status)
+        status = ls__comm_explain(comm, &op, call, text, size);
+    pthread_mutex_lock(&comm->lock);
+    comm->busy = false;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
 }
 
 /* ---- health ---- */

@@ -54,6 +54,10 @@ ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descript
 /* ESTATE in a child of fork(). */
 LS_MUST_CHECK ls_status ls__comm_own(const ls_comm *comm);
 
+/* ls_comm_explain(), within an operation that all members are in. */
+LS_MUST_CHECK ls_status ls__comm_explain(ls_comm *comm, ls_operation *op, const ls_call *call,
+                                         char *text, size_t size);
+
 /* Adds what an operation did to the counters and to the log. */
 void ls__comm_count(ls_comm *comm, const ls_operation *op, ls_comm_counters did,
                     ls_status status);
