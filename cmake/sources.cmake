@@ -114,6 +114,7 @@ set(LS_SOURCES
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c
   dist/comm/tcp_listen.c
+  dist/comm/transport_faulty.c
   dist/comm/transport_local.c
   dist/comm/transport_mixed.c
   dist/comm/transport_tcp.c

@@ -150,11 +150,6 @@ ls_status ls_call_check(const ls_call *c, int rank, int size)
     return status;
 }
 
-bool ls_algorithm_fits(ls_algorithm algorithm, int size)
-{
-    return algorithm != LS_HALVING || (size & (size - 1)) == 0;
-}
-
 /* ---- state ---- */
 
 ls_status ls_collective_state_init(ls_collective_state *state, int size)

@@ -77,8 +77,4 @@ LS_MUST_CHECK ls_status ls_collective_run(ls_operation *op);
 /* EINVAL, and what is wrong with the arguments of this rank. */
 LS_MUST_CHECK ls_status ls_call_check(const ls_call *call, int rank, int size);
 
-/* Has the operation this algorithm, in a group of `size`?  (Those that have no choice have all
- * of them.) */
-bool ls_algorithm_fits(ls_algorithm algorithm, int size);
-
 #endif

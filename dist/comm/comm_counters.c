@@ -85,7 +85,7 @@ static int add_line(char *text, size_t size, int used, const ls_tuner *t, const 
 }
 
 /* The group's constants are measured by a barrier that all members enter. */
-static ls_status measure(ls_comm *comm, ls_operation *op, const ls_call *call)
+static ls_status measure(ls_operation *op, const ls_call *call)
 {
     ls_status status = ls__tune(op);
 
@@ -96,7 +96,7 @@ static ls_status measure(ls_comm *comm, ls_operation *op, const ls_call *call)
 ls_status ls__comm_explain(ls_comm *comm, ls_operation *op, const ls_call *call, char *text,
                            size_t size)
 {
-    ls_status status = measure(comm, op, call);
+    ls_status status = measure(op, call);
 
     if (status)
         return status;
