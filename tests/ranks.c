@@ -418,12 +418,28 @@ static bool run_all(ranks_job *job, const sigset_t *mask)
     return ok;
 }
 
+/* An end that says nothing itself, where the test does not look at it. */
+static void name_end(const ranks_job *job, int rank)
+{
+    int status = job->ranks[rank].status;
+
+    if (job->opts->ended || job->ranks[rank].failed || status == 0 || status == 1 << 8)
+        return;
+    if (WIFSIGNALED(status))
+        printf("ranks: rank %d [%s] was killed by signal %d (%s)\n", rank, job->test->name,
+               WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        printf("ranks: rank %d [%s] left with %d\n", rank, job->test->name,
+               WEXITSTATUS(status));
+}
+
 static int count_failed(const ranks_job *job, ranks_tally *sum)
 {
     int failed = 0;
 
     for (int i = 0; i < job->n; i++) {
         const rank_state *r = &job->ranks[i];
+        name_end(job, i);
         if (r->failed || r->status)
             failed++;
         if (job->opts->ended)

@@ -58,16 +58,24 @@ def commands(tests, world, sizes, ways):
 def floor_us(tests, world, size, cores):
     total = world * size
     line = measure([f"{tests}/memory_rate", str(min(world, cores)), str(total)])[total]
-    return min(line["update_us"], line["copy_us"]), line["gb_per_s"]
+    return line["best_us"], line["gb_per_s"]
 
 
 def median(values):
     return round(statistics.median(values), 3)
 
 
-def report(cpu, world, size, times, floors):
-    """One line: times[name] and floors have a figure a round.  A load above the ranks' own spoils all figures."""
-    line = {"cpu": cpu, "cores": os.cpu_count(), "load": os.getloadavg()[0], "op": "all_reduce", "dtype": "f32", "n": world, "bytes": size,
+def machine():
+    """What the figures are of.  With a load before the start they are of little worth."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"collectives_peers: the machine has other work (load {load:.1f}), which spoils all figures", file=sys.stderr)
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "load_before": load}
+
+
+def report(about, world, size, times, floors):
+    """One line: times[name] and floors have a figure a round."""
+    line = {**about, "op": "all_reduce", "dtype": "f32", "n": world, "bytes": size,
             "rounds": len(floors), "floor_us": median(us for us, _ in floors),
             "memory_gb_per_s": median(rate for _, rate in floors),
             "median_us": {name: median(values) for name, values in times.items()}, "faster_than": {}, "share_of_floor": {}}
@@ -80,7 +88,7 @@ def report(cpu, world, size, times, floors):
     return line
 
 
-def run_world(options, cpu, world):
+def run_world(options, about, world):
     tests, cores = os.path.join(options.build, "tests"), len(os.sched_getaffinity(0))
     sizes = [int(size) for size in options.sizes.split(",")]
     turns = commands(tests, world, options.sizes, options.ways.split(","))
@@ -90,7 +98,7 @@ def run_world(options, cpu, world):
             runs[name].append(measure(command))
         for size in sizes:
             floors[size].append(floor_us(tests, world, size, cores))
-    return [report(cpu, world, size, {name: [r[size]["median_us"] for r in results] for name, results in runs.items()},
+    return [report(about, world, size, {name: [r[size]["median_us"] for r in results] for name, results in runs.items()},
                    floors[size]) for size in sizes]
 
 
@@ -123,9 +131,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", default="shm-heap,shm-ordinary,tcp", help=", ".join(WAYS))
     options = parser.parse_args()
-    lines = []
+    lines, about = [], machine()
     for world in options.worlds.split(","):
-        for line in run_world(options, cpu_name(), int(world)):
+        for line in run_world(options, about, int(world)):
             print(json.dumps(line), flush=True)
             lines.append(line)
     table(lines, sys.stderr)

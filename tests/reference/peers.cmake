@@ -9,6 +9,7 @@ add_executable(comm_all_reduce reference/comm_all_reduce.c)
 target_link_libraries(comm_all_reduce PRIVATE collective_peer ls_ranks ls_warnings)
 add_executable(memory_rate bench/memory_rate.c)
 target_compile_definitions(memory_rate PRIVATE _POSIX_C_SOURCE=200809L)
+target_include_directories(memory_rate PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(memory_rate PRIVATE Threads::Threads ls_warnings)
 
 # A sanitizer would judge the peers, not us.
