@@ -110,7 +110,6 @@ set(LS_SOURCES
   dist/comm/guard.c
   dist/comm/join.c
   dist/comm/recorder.c
-  dist/comm/transport_faulty.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c
@@ -118,10 +117,10 @@ set(LS_SOURCES
   dist/comm/transport_faulty.c
   dist/comm/transport_local.c
   dist/comm/transport_mixed.c
+  dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
   dist/comm/wait.c
-  dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
