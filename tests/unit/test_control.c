@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -246,6 +247,12 @@ static shared *new_shared(void)
 
 /* ---- deaths ---- */
 
+/* Without what a sanitizer puts into _exit(), a pause of a second for instance. */
+static void end_now(int status)
+{
+    syscall(SYS_exit_group, status);
+}
+
 static void die_killed(rank_env *e)
 {
     (void)e;
@@ -263,13 +270,13 @@ static void die_of_abort(rank_env *e)
 static void die_exit_0(rank_env *e)
 {
     (void)e;
-    _exit(0);
+    end_now(0);
 }
 
 static void die_exit_3(rank_env *e)
 {
     (void)e;
-    _exit(3);
+    end_now(3);
 }
 
 /* A child of it keeps the sockets open. */
@@ -282,7 +289,7 @@ static void die_with_heir(rank_env *e)
             pause();
     }
     atomic_store(&e->shared->helper, (int)heir);
-    _exit(0);
+    end_now(0);
 }
 
 static void record_running(rank_env *e)
@@ -319,7 +326,7 @@ static void survive(rank_env *e, bool impatient)
     f->status = ls_guard_check(e->world);
     snprintf(f->text, sizeof f->text, "%s", ls_error_message());
     if (impatient)
-        _exit(1);
+        end_now(1);
     ls_sleep_ns(100 * MS); /* the others' ends are goodbyes; nothing may change for them */
     f->apart        = ls_guard_check(e->pair);
     ls_guard *apart = ls_guard_new(e->control, 20, others, 2, NULL, NULL);
@@ -564,7 +571,7 @@ static void put(int fd, const void *data, size_t bytes)
     CHECK(send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
 }
 
-static void wire_up(wired *w)
+static void wire_up_board(wired *w, ls_board *board)
 {
     int      sockets[3] = {-1, -1, -1};
     ls_hello all[3], mine = hello_of(0);
@@ -578,10 +585,15 @@ static void wire_up(wired *w)
         ls_hello theirs = hello_of(1 + i);
         put(w->wire[i], &theirs, sizeof theirs);
     }
-    CHECK_OK(ls_control_new(0, 3, sockets, NULL, &w->control));
+    CHECK_OK(ls_control_new(0, 3, sockets, board, &w->control));
     CHECK_OK(ls_control_hello(w->control, &mine, all, in_ms(5000)));
     for (int i = 0; i < 2; i++)
         CHECK(recv(w->wire[i], &all[0], sizeof all[0], MSG_WAITALL) == sizeof all[0]);
+}
+
+static void wire_up(wired *w)
+{
+    wire_up_board(w, NULL);
 }
 
 static void wire_start(wired *w)
@@ -761,9 +773,94 @@ static void test_told_deaths(void)
     wire_down(&w);
 }
 
+static ls_guard *guard_of_all(ls_control *c)
+{
+    const int all[] = {0, 1, 2};
+
+    return ls_guard_new(c, 50, all, 3, NULL, NULL);
+}
+
+/* All is there when the watch begins, so that one pass meets it. */
+static void test_causes(void)
+{
+    wired     w;
+    ls_board *board = NULL;
+    ls__frame f     = frame_of(LS__NOTICE, 50);
+
+    TEST_ROW("what rank 2 says counts before the end of rank 1");
+    wire_up(&w);
+    ls_guard *g = guard_of_all(w.control);
+    shutdown(w.wire[0], SHUT_RDWR);
+    snprintf(f.text, sizeof f.text, "the cause");
+    put(w.wire[1], &f, sizeof f);
+    wire_start(&w);
+    CHECK(wait_for(has_failed, g, 5000));
+    CHECK_FAILS(ls_guard_check(g), LS_ETIMEOUT, "the cause");
+    ls_guard_free(g);
+    wire_down(&w);
+    TEST_ROW("of two that ended, the killed one is the cause");
+    CHECK_OK(ls_board_new(3, &board));
+    wire_up_board(&w, board);
+    g = guard_of_all(w.control);
+    ls_board_ended(board, 1, 1 << 8);
+    ls_board_ended(board, 2, SIGKILL);
+    shutdown(w.wire[0], SHUT_RDWR);
+    shutdown(w.wire[1], SHUT_RDWR);
+    wire_start(&w);
+    CHECK(wait_for(has_failed, g, 5000));
+    CHECK_FAILS(ls_guard_check(g), LS_EPEER, "was killed by signal 9 (Killed)");
+    CHECK(wait_for(has_failed, w.guard, 5000));
+    CHECK_FAILS(ls_guard_check(w.guard), LS_EPEER, "exited with status 1");
+    ls_guard_free(g);
+    g = guard_of_all(w.control);
+    CHECK_FAILS(ls_guard_check(g), LS_EPEER, "was killed by signal 9 (Killed)");
+    ls_guard_free(g);
+    wire_down(&w);
+    ls_board_free(board);
+}
+
 static ssize_t receive_frame(int fd, ls__frame *f, int flags)
 {
     return recv(fd, f, sizeof *f, MSG_WAITALL | flags);
+}
+
+/* A death is told to all, after a moment for others to name the cause or the parent to publish.
+ */
+static void test_patience(void)
+{
+    static const struct {
+        const char *row;
+        bool        board;
+        int64_t     publish_ms, least_ms; /* after the end */
+        const char *text;
+    } rows[] = {
+        {"no board", false, 0, 19, "is gone: connection closed"},
+        {"published late", true, 40, 40, "was killed by signal 9 (Killed)"},
+        {"never published", true, 0, 199, "is gone: connection closed"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wired     w;
+        ls_board *board = NULL;
+        ls__frame f;
+        TEST_ROW(rows[i].row);
+        if (rows[i].board)
+            CHECK_OK(ls_board_new(3, &board));
+        wire_up_board(&w, board);
+        wire_start(&w);
+        int64_t begin = ls_now_ns();
+        shutdown(w.wire[0], SHUT_RDWR);
+        ls_sleep_ns(rows[i].publish_ms * MS);
+        if (rows[i].publish_ms)
+            ls_board_ended(board, 1, SIGKILL);
+        CHECK(wait_for(has_failed, w.guard, 5000));
+        CHECK(ls_now_ns() - begin >= rows[i].least_ms * MS);
+        CHECK_FAILS(ls_guard_check(w.guard), LS_EPEER, rows[i].text);
+        CHECK(recv(w.wire[1], &f, sizeof f, MSG_WAITALL) == sizeof f);
+        CHECK(f.kind == LS__DEATH && f.culprit == 1 && !strcmp(f.text, ls_error_message()));
+        CHECK(recv(w.wire[1], &f, 1, MSG_DONTWAIT) < 0);
+        wire_down(&w);
+        ls_board_free(board);
+    }
 }
 
 /* A peer that reads nothing: no call waits, and its stream stays whole. */
@@ -1244,6 +1341,8 @@ int main(void)
     test_random_frames();
     test_notices();
     test_told_deaths();
+    test_causes();
+    test_patience();
     test_full_socket();
     test_questions();
     test_idle();
