@@ -75,7 +75,7 @@ void ls__control_send(ls_control *c, int peer, const ls__frame *frame)
 {
     ls__peer *p = &c->peer[peer];
 
-    if (p->fd < 0 || atomic_load(&p->left) || !ls__control_mine(c))
+    if (p->fd < 0 || atomic_load(&p->left))
         return;
     pthread_mutex_lock(&p->lock);
     bool whole = send_frame(p, frame);
