@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,13 +36,17 @@ static int64_t in_ms(int64_t ms)
 
 /* ---- sockets ---- */
 
+/* Segments and buffers are small, so that messages come and go in pieces. */
 static bool tcp_pair(int fd[2])
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t          size = sizeof to;
     int                door = socket(AF_INET, SOCK_STREAM, 0);
 
-    fd[0]   = socket(AF_INET, SOCK_STREAM, 0);
+    fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(door, SOL_SOCKET, SO_RCVBUF, &(int){4096}, sizeof(int));
+    for (int i = 0; i < 2; i++)
+        setsockopt(i ? door : fd[0], IPPROTO_TCP, TCP_MAXSEG, &(int){264}, sizeof(int));
     bool ok = !bind(door, (struct sockaddr *)&to, size) && !listen(door, 1) &&
               !getsockname(door, (struct sockaddr *)&to, &size) &&
               !connect(fd[0], (struct sockaddr *)&to, size);
@@ -477,6 +482,13 @@ static void run_notice(rank_env *e, void *context)
     leave(e);
 }
 
+static bool two_answered(void *context)
+{
+    rank_env *e = context;
+
+    return ls_guard_answered(e->world, 2).asked && ls_guard_answered(e->world, 3).asked;
+}
+
 /* Rank 1 is stopped, rank 2 computes, rank 3 has left the operation. */
 static void run_ask(rank_env *e, void *context)
 {
@@ -499,7 +511,8 @@ static void run_ask(rank_env *e, void *context)
             ls_sleep_ns(MS);
         ls_sleep_ns(50 * MS);
         uint64_t number = ls_guard_ask(e->world);
-        ls_sleep_ns(200 * MS);
+        CHECK(wait_for(two_answered, e, 5000));
+        ls_sleep_ns(100 * MS);
         ls_guard_answer got[RANKS];
         for (int r = 0; r < RANKS; r++)
             got[r] = ls_guard_answered(e->world, r);
@@ -896,7 +909,6 @@ static void test_full_socket(bool tcp)
     TEST_ROW(tcp ? "a full socket, tcp" : "a full socket");
     wire_up_with(&w, tcp, NULL);
     setsockopt(w.control->peer[1].fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    setsockopt(w.wire[0], SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     wire_start(&w);
     int64_t begin = ls_now_ns();
     for (int i = 0; i < 5000; i++)
