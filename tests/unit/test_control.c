@@ -928,9 +928,9 @@ static void test_full_socket(bool tcp)
 static void test_questions(void)
 {
     wired           w;
-    ls__frame       f    = frame_of(LS__ASK, WORLD_ID), got;
-    ls_descriptor   what = all_reduce(12);
-    ls_guard_answer answer;
+    ls__frame       f      = frame_of(LS__ASK, WORLD_ID), got;
+    ls_descriptor   what   = all_reduce(12);
+    ls_guard_answer answer = {0};
 
     TEST_ROW("answers");
     wire_up(&w);
@@ -1089,7 +1089,7 @@ static void test_hello_errors(void)
          "rank 2 says hello in version 9, rank 0 in 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int      a[2], b[2], sockets[3] = {-1, -1, -1};
+        int      a[2] = {-1, -1}, b[2] = {-1, -1}, sockets[3] = {-1, -1, -1};
         ls_hello mine = hello_of(0), theirs = hello_of(2), all[3];
 
         TEST_ROW(rows[i].row);
