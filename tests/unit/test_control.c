@@ -701,7 +701,7 @@ static void test_random_frames(void)
         wire_up(&w);
         wire_start(&w);
         for (int i = 0; i < 20; i++) {
-            ls__frame f;
+            ls__frame f = {0};
             for (size_t k = 0; k < sizeof f / 8; k++) {
                 uint64_t word = next_random(&state);
                 memcpy((char *)&f + 8 * k, &word, 8);
