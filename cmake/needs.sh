@@ -11,7 +11,8 @@ BUILD_NEEDS=(cmake=cmake ninja=ninja-build cc=gcc libc6-dev pkg-config=pkg-confi
              zlib1g-dev libssl-dev)
 TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
-TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck)
+TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
+            "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin)
 
 is_there() { # NEED
     local what=${1%%=*}

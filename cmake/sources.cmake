@@ -92,12 +92,35 @@ set(LS_SOURCES
   # dist/comm
   dist/comm/board.c
   dist/comm/call.c
+  dist/comm/collective.c
+  dist/comm/collective_blocks.c
+  dist/comm/collective_messages.c
+  dist/comm/collective_pairs.c
+  dist/comm/collective_shared.c
+  dist/comm/collective_tree.c
+  dist/comm/comm.c
+  dist/comm/comm_calls.c
+  dist/comm/comm_counters.c
+  dist/comm/comm_split.c
   dist/comm/control.c
   dist/comm/control_death.c
   dist/comm/control_hello.c
   dist/comm/control_watch.c
+  dist/comm/form.c
   dist/comm/guard.c
+  dist/comm/join.c
   dist/comm/recorder.c
+  dist/comm/space_shm.c
+  dist/comm/space_threads.c
+  dist/comm/tcp_connect.c
+  dist/comm/tcp_listen.c
+  dist/comm/transport_faulty.c
+  dist/comm/transport_local.c
+  dist/comm/transport_mixed.c
+  dist/comm/transport_tcp.c
+  dist/comm/tuner.c
+  dist/comm/wait.c
+  dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c

@@ -148,6 +148,17 @@ static void *take_locked(int c)
     return block;
 }
 
+static ls_status over_limit(size_t bytes, ls_mem_category category, int64_t total, int64_t peak,
+                            int64_t limit)
+{
+    return ls_fail(
+        LS_ENOMEM,
+        "%zu bytes for %s asked for with %lld in use (peak %lld) and a limit of %lld bytes "
+        "(run.memory_mb)",
+        bytes, ls_mem_category_name(category), (long long)total, (long long)peak,
+        (long long)limit);
+}
+
 void *ls_mem_alloc(size_t bytes, ls_mem_category category)
 {
     if (injected_failure())
@@ -163,12 +174,7 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category)
         charge(charged, category);
     pthread_mutex_unlock(&heap.lock);
     if (over)
-        ls_fail(
-            LS_ENOMEM,
-            "%zu bytes for %s asked for with %lld in use (peak %lld) and a limit of %lld bytes "
-            "(run.memory_mb)",
-            bytes, ls_mem_category_name(category), (long long)total, (long long)peak,
-            (long long)limit);
+        over_limit(bytes, category, total, peak, limit);
     else if (!block)
         ls_fail(LS_ENOMEM, "%zu bytes for %s asked for with %lld in use (peak %lld)", bytes,
                 ls_mem_category_name(category), (long long)total, (long long)peak);
@@ -186,6 +192,26 @@ void ls_mem_free(void *block, size_t bytes, ls_mem_category category)
     charge(-(int64_t)class_bytes(c), category);
     b->next        = heap.cached[c];
     heap.cached[c] = b;
+    pthread_mutex_unlock(&heap.lock);
+}
+
+ls_status ls_mem_charge(size_t bytes, ls_mem_category category)
+{
+    if (injected_failure())
+        return LS_ENOMEM;
+    pthread_mutex_lock(&heap.lock);
+    int64_t limit = heap.limit, total = heap.stats.total, peak = heap.stats.total_peak;
+    bool    over = limit && (bytes > INT64_MAX || (int64_t)bytes > limit - total);
+    if (!over)
+        charge((int64_t)bytes, category);
+    pthread_mutex_unlock(&heap.lock);
+    return over ? over_limit(bytes, category, total, peak, limit) : LS_OK;
+}
+
+void ls_mem_discharge(size_t bytes, ls_mem_category category)
+{
+    pthread_mutex_lock(&heap.lock);
+    charge(-(int64_t)bytes, category);
     pthread_mutex_unlock(&heap.lock);
 }
 

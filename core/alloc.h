@@ -62,6 +62,13 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category);
 /* Gives back a block; bytes and category as it was asked for.  NULL is allowed. */
 void ls_mem_free(void *block, size_t bytes, ls_mem_category category);
 
+/*
+ * Charges memory that comes from elsewhere (mapped, shared) to a category, against the limit
+ * too; ENOMEM, and nothing is charged, beyond it.  ls_mem_discharge() takes it back.
+ */
+LS_MUST_CHECK ls_status ls_mem_charge(size_t bytes, ls_mem_category category);
+void                    ls_mem_discharge(size_t bytes, ls_mem_category category);
+
 /* Zeroed memory, or NULL (ENOMEM).  Freed with free(). */
 void *ls_calloc(size_t n, size_t size);
 

@@ -13,6 +13,8 @@ cd "$(dirname "$0")/.."
 # shellcheck source=cmake/needs.sh
 . cmake/needs.sh
 
+has_mpi() { command -v mpicc && command -v mpiexec; } >/dev/null
+
 has_module() { "$LOCKSTEP_PYTHON" -c "import $1" 2>/dev/null; }
 
 may_pip() { [ "${LOCKSTEP_NO_INSTALL:-}" != 1 ] || [ "${LOCKSTEP_REQUIRE_REFERENCES:-}" = 1 ]; }
@@ -51,6 +53,6 @@ references() {
 install_test_needs
 mkdir -p build
 references
-configure release build -DLS_BUILD_TESTS=ON
+configure release build -DLS_BUILD_TESTS=ON -DLS_MPI="$(has_mpi && echo ON || echo OFF)"
 cmake --build build --parallel 2
 exec ctest --test-dir build --output-on-failure -j2 --no-tests=error -LE '^long$' "$@"

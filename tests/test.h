@@ -12,14 +12,17 @@
 #define LS_TESTS_TEST_H
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
 
-static int         test_checks, test_failures;
-static const char *test_row = "";
+/* Checks may run on any thread: the sums are of the whole process, the rest is the thread's. */
+static atomic_int                test_checks, test_failures;
+static _Thread_local int         test_thread_failures;
+static _Thread_local const char *test_row = "";
 
 #define TEST_ROW(name) (test_row = (name))
 
@@ -28,6 +31,7 @@ static inline bool test_note(bool ok, const char *file, int line, const char *wh
     test_checks++;
     if (!ok) {
         test_failures++;
+        test_thread_failures++;
         printf("FAIL %s:%d [%s] %s\n", file, line, test_row, what);
     }
     return ok;
@@ -79,8 +83,9 @@ static inline bool test_failure(ls_status got, ls_status want, const char *text,
 
 static inline int test_summary(const char *name)
 {
-    printf("%s: %d checks, %d failures\n", name, test_checks, test_failures);
-    return test_failures || !test_checks;
+    int checks = test_checks, failures = test_failures;
+    printf("%s: %d checks, %d failures\n", name, checks, failures);
+    return failures || !checks;
 }
 
 #endif

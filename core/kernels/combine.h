@@ -32,8 +32,8 @@ typedef enum {
 const char *ls_reduce_op_name(ls_reduce_op op);
 
 /*
- * What to join.  An output may be one of the inputs (the very same pointer); otherwise arrays
- * do not overlap.
+ * What to join.  An output may be one of the inputs (the very same pointer, except BF16 ->
+ * F32); otherwise arrays do not overlap.
  *
  * from, to: F32, I32, I64, U8 with to == from; BF16 inputs are widened and joined in float,
  * and rounded once where `to` is BF16 (BF16 -> F32 leaves the sum as it is, F32 -> BF16
@@ -41,7 +41,7 @@ const char *ls_reduce_op_name(ls_reduce_op op);
  * BF16 only) before any rounding; 0 divides by n_in.
  *
  * MIN and MAX do not depend on the order: a NaN anywhere gives the quiet NaN 0x7fc00000 (bf16
- * 0x7fc0), and -0 is below +0.
+ * 0x7fc0), and -0 is below +0.  The others give a NaN for a NaN; of two, which one is open.
  */
 typedef struct {
     ls_reduce_op       op;

@@ -79,6 +79,7 @@ static ls_status map_board(int fd, int world, ls_board **board)
 
 ls_status ls_board_new(int world, ls_board **board)
 {
+    ls_board *b = NULL;
     ls_status status;
 
     *board = NULL;
@@ -92,13 +93,15 @@ ls_status ls_board_new(int world, ls_board **board)
         failed("cannot be given its size");
         goto out_fd;
     }
-    status = map_board(fd, world, board);
-    if (status)
+    status = map_board(fd, world, &b);
+    if (!b)
         goto out_fd;
-    (*board)->map->head =
-        (head){.version = VERSION, .world = (uint32_t)world, .slot_bytes = sizeof(slot)};
-    (*board)->map->head.magic = MAGIC;
-    (*board)->owns_fd         = true;
+    b->map->head = (head){.magic      = MAGIC,
+                          .version    = VERSION,
+                          .world      = (uint32_t)world,
+                          .slot_bytes = sizeof(slot)};
+    b->owns_fd   = true;
+    *board       = b;
     return LS_OK;
 
 out_fd:

@@ -44,6 +44,11 @@ bool ls_algorithm_parse(const char *name, ls_algorithm *algorithm)
     return false;
 }
 
+bool ls_algorithm_fits(ls_algorithm algorithm, int size)
+{
+    return algorithm != LS_HALVING || (size & (size - 1)) == 0;
+}
+
 static bool moves_data(unsigned kind)
 {
     return kind != LS_BARRIER;

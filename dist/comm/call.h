@@ -49,6 +49,9 @@ const char *ls_collective_name(ls_collective kind); /* "all_reduce"; a literal *
 const char *ls_algorithm_name(ls_algorithm algorithm);
 bool        ls_algorithm_parse(const char *name, ls_algorithm *algorithm);
 
+/* Does it work in a group of `size`?  (Halving wants a power of two.) */
+bool ls_algorithm_fits(ls_algorithm algorithm, int size);
+
 /* A piece of a flat buffer, in elements. */
 typedef struct {
     int64_t offset, count;

@@ -124,8 +124,10 @@ void *ls_comm_alloc(ls_comm *comm, size_t bytes);
 void  ls_comm_release(ls_comm *comm,
                       void    *block); /* after the last operation on it; NULL allowed */
 
-/* How an operation of this kind and size would go, and why: one line an algorithm, predicted
- * times; into text. */
+/*
+ * How an operation of this kind and size would go over messages, and why: one line an
+ * algorithm, with its predicted time; into text.  All members call it, for it may measure.
+ */
 LS_MUST_CHECK ls_status ls_comm_explain(ls_comm *comm, const ls_call *call, char *text,
                                         size_t size);
 
@@ -137,6 +139,6 @@ typedef struct {
     int64_t wait_ns, copy_ns, reduce_ns, total_ns;
 } ls_comm_counters;
 
-ls_comm_counters ls_comm_counted(const ls_comm *comm, ls_collective kind);
+ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind);
 
 #endif

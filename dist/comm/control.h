@@ -26,11 +26,12 @@ typedef struct {
     char identity[96]; /* of the memory that it can share: boot id and namespace, or an override
                         */
     char config[64];   /* what must be the same on all ranks, hashed or as text */
-    uint64_t token[2]; /* random; who connects to this rank must show it */
-    char address[64];  /* numeric, where this rank listens for data connections; "" where not */
+    char fingerprint[128]; /* of machine and libraries (rule 7), "" where not compared */
+    uint64_t token[2];     /* random; who connects to this rank must show it */
+    char address[64]; /* numeric, where this rank listens for data connections; "" where not */
     uint32_t port;
-    uint32_t backends; /* bits */
-    uint64_t place;    /* of the group's shared control block */
+    uint32_t failed; /* it cannot take part, and says so before it leaves */
+    uint64_t place;  /* of the group's shared control block */
 } ls_hello;
 
 enum { LS_HELLO_VERSION = 1 };

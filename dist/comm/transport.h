@@ -59,7 +59,11 @@ typedef struct {
      */
     ls_status (*progress)(ls_transport *t, bool *moved, bool *done);
 
-    /* Sleeps until progress() may move something, wake() was called, or ns have passed. */
+    /*
+     * Sleeps until progress() (or a meeting) may move, wake() was called, or ns have passed. It
+     * may return early, and does so the first time: the caller looks once more before it really
+     * sleeps.  ns = 0: the wait is over.
+     */
     void (*sleep)(ls_transport *t, int64_t ns);
 
     /* Ends a sleep of this rank; from any thread, also before the sleep begins. */

@@ -9,6 +9,7 @@
 #define LS_DIST_COMM_WAIT_H
 
 #include "dist/comm/guard.h"
+#include "dist/comm/meet.h"
 #include "dist/comm/transport.h"
 
 typedef struct {
@@ -29,14 +30,17 @@ typedef struct {
     const ls_wait_policy *policy;
     ls_descriptor         what;
     int64_t               deadline, warn_at; /* ls_now_ns() */
+    uint64_t              asked;             /* the question about late ranks; 0: not yet */
     int64_t               wait_ns;           /* spent waiting so far */
-    bool                  paired;            /* send or recv: only `what.root` is waited for */
+    bool                  paired;            /* send or recv: only one peer is waited for */
 } ls_running;
 
 /* A wait inside it. */
 typedef struct {
     ls_running *running;
+    int         peer; /* for whom, where that is one rank; else LS_NO_PEER */
     int         looks;
+    bool        slept, seen_left;
     int64_t     since;
 } ls_waiter;
 
@@ -52,5 +56,14 @@ void                    ls_wait_end(ls_waiter *w);
 
 /* The verb: both directions done, or a failure of the whole group. */
 LS_MUST_CHECK ls_status ls_exchange(ls_running *running, ls_outgoing out, ls_incoming in);
+
+/*
+ * Of ranks that share memory: all put up a posting, have seen all others', and agree. `payload`
+ * of `bytes` goes with it.
+ */
+LS_MUST_CHECK ls_status ls_meet_begin(ls_running *running, uint64_t in, uint64_t out,
+                                      const void *payload, size_t bytes);
+/* All have come this far: the phase ends. */
+LS_MUST_CHECK ls_status ls_meet_sync(ls_running *running);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include "dist/comm/call.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
@@ -210,7 +211,9 @@ static void recorder_states(void)
     CHECK(two->state == LS_RECORD_FAILED);
     CHECK(ls_recorder_last(r, &last) && last.what.sequence == 3);
     ls_record_start(three);
-    CHECK(ls_recorder_last(r, &last) && last.state == LS_RECORD_RUNNING);
+    ls_record_start(record_add(r, 4));
+    CHECK(ls_recorder_last(r, &last) && last.what.sequence == 4); /* the newest that runs */
+    CHECK(last.state == LS_RECORD_RUNNING);
     free(r);
 }
 
@@ -270,6 +273,41 @@ static void recorder_ring(void)
     memset((void *)r, 0xff, sizeof *r);
     CHECK(ls_recorder_last(r, &last));
     check_printed(r, 5, 5, "unknown operation");
+    char *text = printed(r, 1);
+    CHECK(text && strstr(text, "unknown dtype, count 18446744073709551615"));
+    CHECK(text && strstr(text, "unknown state"));
+    free(text);
+    free(r);
+}
+
+static void *write_many(void *recorder)
+{
+    for (uint64_t i = 1; i <= 20000; i++) {
+        ls_record *record = record_add(recorder, i);
+        ls_record_start(record);
+        ls_record_end(record, LS_OK);
+    }
+    return NULL;
+}
+
+/* A reader beside the writer: whatever it finds is an entry, and ThreadSanitizer is content. */
+static void recorder_beside_writer(void)
+{
+    ls_recorder *r = calloc(1, sizeof *r);
+    pthread_t    writer;
+    ls_record    last;
+
+    TEST_ROW("recorder: read while written");
+    if (!CHECK(r))
+        return;
+    ls_record_start(record_add(r, 1));
+    CHECK(!pthread_create(&writer, NULL, write_many, r));
+    for (int i = 0; i < 200; i++) {
+        CHECK(ls_recorder_last(r, &last) && last.what.kind == LS_ALL_REDUCE);
+        free(printed(r, 3));
+    }
+    CHECK(!pthread_join(writer, NULL));
+    CHECK(ls_recorder_last(r, &last) && last.what.sequence == 20000);
     free(r);
 }
 
@@ -283,5 +321,6 @@ int main(void)
     slices();
     recorder_states();
     recorder_ring();
+    recorder_beside_writer();
     return test_summary("call");
 }

@@ -1,0 +1,303 @@
+/*
+ * wait.c - see wait.h.
+ */
+#include "dist/comm/wait.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/thread.h"
+
+enum { LOOK_AT_CLOCK_EVERY = 64 };
+
+static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000;
+
+/*
+ * A look costs 20 to 50 ns and a pause about as much, so these are some tens of microseconds of
+ * spinning, as long as it takes to be woken from a sleep; yields hand a core that is wanted to
+ * who wants it.
+ */
+ls_wait_policy ls_wait_policy_for(int local_ranks, double timeout_s)
+{
+    ls_wait_policy p = {.spins = 2000, .yields = 200};
+
+    if (local_ranks > ls_cpu_count())
+        p.spins = 0;
+    p.timeout_ns = (int64_t)((timeout_s > 0 ? timeout_s : 60) * (double)SECOND);
+    p.warn_ns    = p.timeout_ns / 3;
+    return p;
+}
+
+ls_waiter ls_wait_begin(ls_running *running)
+{
+    return (ls_waiter){.running = running, .peer = LS_NO_PEER};
+}
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Rank m has not come, as far as anybody knows. */
+static bool is_late(const ls_running *run, int m, uint64_t asked, bool *silent)
+{
+    ls_guard_answer a = ls_guard_answered(run->guard, m);
+
+    *silent = a.asked < asked;
+    return *silent || run->paired || a.entered < run->what.sequence;
+}
+
+/* Between two ranks, and where nobody can be asked, it is the peer of this very wait. */
+static bool is_awaited(const ls_waiter *w, uint64_t asked, int m)
+{
+    const ls_running *run = w->running;
+
+    return run->paired || !asked ? m == w->peer : m != run->transport->rank;
+}
+
+/* "rank 2 (pid 7, host h) has not come" or "... does not answer", of all that are late. */
+static bool late_text(const ls_waiter *w, uint64_t asked, char *text, size_t size)
+{
+    const ls_running *run   = w->running;
+    size_t            n     = 0;
+    bool              first = true;
+
+    for (int m = 0; m < run->transport->size; m++) {
+        bool silent;
+        char who[160];
+        if (!is_awaited(w, asked, m) || !is_late(run, m, asked, &silent) || n + 1 >= size)
+            continue;
+        int wrote = snprintf(text + n, size - n, "%s%s %s", first ? "" : ", ",
+                             ls_guard_member_text(run->guard, m, who, sizeof who),
+                             silent        ? "does not answer (stopped?)"
+                             : run->paired ? "has not answered the call"
+                                           : "has not come");
+        n += wrote > 0 ? (size_t)wrote : 0;
+        first = false;
+    }
+    return !first;
+}
+
+static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *text,
+                      size_t size)
+{
+    char what[LS_DESCRIPTOR_TEXT], late[300];
+
+    if (!late_text(w, asked, late, sizeof late))
+        snprintf(late, sizeof late, "all ranks have come, but it does not end");
+    snprintf(text, size, "%s: after %.3g s %s", ls_descriptor_text(what, &w->running->what),
+             seconds, late);
+}
+
+/* Asks where the others are, and gives them a moment to answer. */
+static uint64_t ask_and_listen(ls_running *run)
+{
+    uint64_t asked = ls_guard_ask(run->guard);
+    int64_t  until = ls_now_ns() + ANSWER_NS;
+
+    for (int64_t now; asked && (now = ls_now_ns()) < until && !ls_guard_failed(run->guard);)
+        ls_sleep_ns(ANSWER_NS / 20);
+    return asked;
+}
+
+static double seconds_since(const ls_running *run, int64_t now)
+{
+    return (double)(now - (run->deadline - run->policy->timeout_ns)) / (double)SECOND;
+}
+
+static ls_status expire(ls_waiter *w, int64_t now)
+{
+    ls_running *run   = w->running;
+    double      after = seconds_since(run, now);
+    uint64_t    asked = ask_and_listen(run);
+    char        text[LS_GUARD_TEXT];
+
+    told_late(w, asked, after, text, sizeof text);
+    return ls_guard_fail(run->guard, LS_ETIMEOUT, text);
+}
+
+/* Asks first, and warns a moment later with what was answered; the wait goes on meanwhile. */
+static void warn(ls_waiter *w, int64_t now)
+{
+    ls_running *run = w->running;
+    char        text[LS_GUARD_TEXT];
+
+    if (!run->asked) {
+        run->asked   = ls_guard_ask(run->guard);
+        run->warn_at = now + ANSWER_NS;
+        return;
+    }
+    run->warn_at = INT64_MAX;
+    told_late(w, run->asked, seconds_since(run, now), text, sizeof text);
+    if (run->policy->warn)
+        run->policy->warn(run->policy->context, text);
+}
+
+/* A peer that said goodbye: what it had put up before has been seen by the second look. */
+static ls_status check_left(ls_waiter *w)
+{
+    ls_running *run = w->running;
+    char        who[160], what[LS_DESCRIPTOR_TEXT], text[LS_GUARD_TEXT];
+
+    if (w->peer == LS_NO_PEER || !ls_guard_member_left(run->guard, w->peer))
+        return LS_OK;
+    if (!w->seen_left) {
+        w->seen_left = true;
+        return LS_OK;
+    }
+    snprintf(text, sizeof text, "%s left normally before %s",
+             ls_guard_member_text(run->guard, w->peer, who, sizeof who),
+             ls_descriptor_text(what, &run->what));
+    return ls_guard_fail(run->guard, LS_EPEER, text);
+}
+
+static ls_status look_around(ls_waiter *w, int64_t now)
+{
+    ls_running *run = w->running;
+
+    if (ls_guard_failed(run->guard))
+        return ls_guard_check(run->guard);
+    if (now >= run->deadline)
+        return expire(w, now);
+    if (now >= run->warn_at)
+        warn(w, now);
+    return check_left(w);
+}
+
+ls_status ls_wait_more(ls_waiter *w)
+{
+    ls_running *run  = w->running;
+    int         look = w->looks++;
+
+    if (!look)
+        w->since = ls_now_ns();
+    if (look < run->policy->spins) {
+        pause_briefly();
+        return look % LOOK_AT_CLOCK_EVERY || !ls_guard_failed(run->guard)
+                   ? LS_OK
+                   : ls_guard_check(run->guard);
+    }
+    if (look < run->policy->spins + run->policy->yields) {
+        sched_yield();
+        return LS_OK;
+    }
+    int64_t   now    = ls_now_ns();
+    ls_status status = look_around(w, now);
+    if (status)
+        return status;
+    int64_t next = run->warn_at < run->deadline ? run->warn_at : run->deadline;
+    w->slept     = true;
+    run->transport->ops->sleep(run->transport, w->seen_left || next <= now ? 1 : next - now);
+    return LS_OK;
+}
+
+void ls_wait_end(ls_waiter *w)
+{
+    ls_running *run = w->running;
+
+    if (w->slept)
+        run->transport->ops->sleep(run->transport, 0);
+    if (w->looks)
+        run->wait_ns += ls_now_ns() - w->since;
+}
+
+/* What went wrong in the transport becomes the failure of the group. */
+static ls_status spread(ls_running *run, ls_status status)
+{
+    char text[LS_GUARD_TEXT];
+
+    snprintf(text, sizeof text, "%s", ls_error_message());
+    if (status == LS_EPEER)
+        return ls_guard_lost(run->guard, text);
+    return ls_guard_fail(run->guard, status, text);
+}
+
+ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
+{
+    ls_transport *t     = run->transport;
+    ls_waiter     w     = ls_wait_begin(run);
+    bool          moved = false, done = false;
+    ls_status     status = t->ops->begin(t, &run->what, out, in);
+
+    w.peer = in.peer != LS_NO_PEER ? in.peer : out.peer;
+    while (!status) {
+        status = t->ops->progress(t, &moved, &done);
+        if (status || done)
+            break;
+        if (moved)
+            w.looks = w.looks ? 1 : 0;
+        else if ((status = ls_wait_more(&w)))
+            goto out_failed; /* the group's failure already */
+    }
+    if (status)
+        status = spread(run, status);
+out_failed:
+    ls_wait_end(&w);
+    return status;
+}
+
+/* ---- meetings ---- */
+
+static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
+{
+    ls_transport *t      = run->transport;
+    ls_waiter     w      = ls_wait_begin(run);
+    ls_status     status = LS_OK;
+
+    for (int r = 0; r < t->size && !status; r++)
+        while (r != t->rank && !there(t->meet, r) && !status) {
+            w.peer = r;
+            status = ls_wait_more(&w);
+        }
+    ls_wait_end(&w);
+    return status;
+}
+
+static bool has_posted(ls_meet *m, int rank)
+{
+    return m->ops->posted(m, rank) != NULL;
+}
+
+static bool has_advanced(ls_meet *m, int rank)
+{
+    return m->ops->advanced(m, rank);
+}
+
+/* All say the same as rank 0, else the first that does not is named, by every rank. */
+static ls_status compare_all(ls_running *run)
+{
+    ls_meet             *m      = run->transport->meet;
+    const ls_descriptor *zero   = &m->ops->posted(m, 0)->what;
+    ls_status            status = LS_OK;
+
+    for (int r = 1; r < run->transport->size && !status; r++)
+        status = ls_descriptor_compare(zero, 0, &m->ops->posted(m, r)->what, r);
+    return status ? spread(run, status) : LS_OK;
+}
+
+ls_status ls_meet_begin(ls_running *run, uint64_t in, uint64_t out, const void *payload,
+                        size_t bytes)
+{
+    ls_meet   *m      = run->transport->meet;
+    ls_posting mine   = {run->what, in, out};
+    ls_status  status = m->ops->post(m, &mine, payload, bytes);
+
+    if (status)
+        return spread(run, status);
+    status = meet_all(run, has_posted);
+    return status ? status : compare_all(run);
+}
+
+ls_status ls_meet_sync(ls_running *run)
+{
+    ls_meet  *m      = run->transport->meet;
+    ls_status status = m->ops->advance(m);
+
+    return status ? spread(run, status) : meet_all(run, has_advanced);
+}
