@@ -209,6 +209,7 @@ static ls_status check_hello(const ls_control *c, int peer, ls_hello *h)
     END(h->host);
     END(h->identity);
     END(h->config);
+    END(h->fingerprint);
     END(h->address);
     for (char *p = h->host; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127)

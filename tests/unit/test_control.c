@@ -1129,6 +1129,7 @@ static void test_hello_texts(void)
     CHECK(strlen(all[1].host) == sizeof all[1].host - 1 && all[1].host[0] == '?');
     CHECK(strlen(all[1].identity) < sizeof all[1].identity);
     CHECK(strlen(all[1].config) < sizeof all[1].config);
+    CHECK(strlen(all[1].fingerprint) < sizeof all[1].fingerprint);
     CHECK(strlen(all[1].address) < sizeof all[1].address);
     CHECK(!memcmp(&all[0], &mine, sizeof mine));
     CHECK(strstr(ls__control_name(c, 1, text, sizeof text), "host ?xxx") != NULL);
