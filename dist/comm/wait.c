@@ -12,7 +12,7 @@
 
 enum { LOOK_AT_CLOCK_EVERY = 64 };
 
-static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000;
+static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000;
 
 /*
  * A look costs 20 to 50 ns and a pause about as much, so these are some tens of microseconds of
@@ -84,7 +84,7 @@ static bool late_text(const ls_waiter *w, uint64_t asked, char *text, size_t siz
     return !first;
 }
 
-static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *text,
+static void told_late(const ls_waiter *w, uint64_t asked, int64_t after_ns, char *text,
                       size_t size)
 {
     char what[LS_DESCRIPTOR_TEXT], late[300];
@@ -92,7 +92,15 @@ static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *
     if (!late_text(w, asked, late, sizeof late))
         snprintf(late, sizeof late, "all ranks have come, but it does not end");
     snprintf(text, size, "%s: after %.3g s %s", ls_descriptor_text(what, &w->running->what),
-             seconds, late);
+             (double)after_ns / (double)SECOND, late);
+}
+
+static bool all_answered(const ls_running *run, uint64_t asked)
+{
+    for (int m = 0; m < run->transport->size; m++)
+        if (m != run->transport->rank && ls_guard_answered(run->guard, m).asked < asked)
+            return false;
+    return true;
 }
 
 /* Asks where the others are, and gives them a moment to answer. */
@@ -101,24 +109,34 @@ static uint64_t ask_and_listen(ls_running *run)
     uint64_t asked = ls_guard_ask(run->guard);
     int64_t  until = ls_now_ns() + ANSWER_NS;
 
-    for (int64_t now; asked && (now = ls_now_ns()) < until && !ls_guard_failed(run->guard);)
-        ls_sleep_ns(ANSWER_NS / 20);
+    while (asked && !all_answered(run, asked) && !ls_guard_failed(run->guard) &&
+           ls_now_ns() < until)
+        ls_sleep_ns(ANSWER_NS / 40);
     return asked;
 }
 
-static double seconds_since(const ls_running *run, int64_t now)
+/* Several ranks reach the deadline together: the lowest of those that have come speaks for all.
+ */
+static void let_lower_speak(const ls_waiter *w, uint64_t asked)
 {
-    return (double)(now - (run->deadline - run->policy->timeout_ns)) / (double)SECOND;
+    const ls_running *run   = w->running;
+    int64_t           until = ls_now_ns() + NOTICE_NS;
+    bool              silent, first = true;
+
+    for (int m = 0; m < run->transport->rank; m++)
+        first = first && (!is_awaited(w, asked, m) || is_late(run, m, asked, &silent));
+    while (!first && !ls_guard_failed(run->guard) && ls_now_ns() < until)
+        ls_sleep_ns(NOTICE_NS / 20);
 }
 
-static ls_status expire(ls_waiter *w, int64_t now)
+static ls_status expire(ls_waiter *w)
 {
     ls_running *run   = w->running;
-    double      after = seconds_since(run, now);
     uint64_t    asked = ask_and_listen(run);
     char        text[LS_GUARD_TEXT];
 
-    told_late(w, asked, after, text, sizeof text);
+    let_lower_speak(w, asked);
+    told_late(w, asked, run->policy->timeout_ns, text, sizeof text);
     return ls_guard_fail(run->guard, LS_ETIMEOUT, text);
 }
 
@@ -134,7 +152,7 @@ static void warn(ls_waiter *w, int64_t now)
         return;
     }
     run->warn_at = INT64_MAX;
-    told_late(w, run->asked, seconds_since(run, now), text, sizeof text);
+    told_late(w, run->asked, run->policy->warn_ns, text, sizeof text);
     if (run->policy->warn)
         run->policy->warn(run->policy->context, text);
 }
@@ -164,7 +182,7 @@ static ls_status look_around(ls_waiter *w, int64_t now)
     if (ls_guard_failed(run->guard))
         return ls_guard_check(run->guard);
     if (now >= run->deadline)
-        return expire(w, now);
+        return expire(w);
     if (now >= run->warn_at)
         warn(w, now);
     return check_left(w);
