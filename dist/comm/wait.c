@@ -12,7 +12,8 @@
 
 enum { LOOK_AT_CLOCK_EVERY = 64 };
 
-static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000;
+static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000,
+                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000;
 
 /*
  * A look costs 20 to 50 ns and a pause about as much, so these are some tens of microseconds of
@@ -157,18 +158,21 @@ static void warn(ls_waiter *w, int64_t now)
         run->policy->warn(run->policy->context, text);
 }
 
-/* A peer that said goodbye: what it had put up before has been seen by the second look. */
-static ls_status check_left(ls_waiter *w)
+/*
+ * A peer that said goodbye.  What it put up in memory before is seen by the next look; what it
+ * sent may be on its way for longer than the goodbye, which took another connection.
+ */
+static ls_status check_left(ls_waiter *w, int64_t now)
 {
     ls_running *run = w->running;
     char        who[160], what[LS_DESCRIPTOR_TEXT], text[LS_GUARD_TEXT];
 
     if (w->peer == LS_NO_PEER || !ls_guard_member_left(run->guard, w->peer))
         return LS_OK;
-    if (!w->seen_left) {
-        w->seen_left = true;
+    if (!w->left_since)
+        w->left_since = now;
+    if (now - w->left_since <= (run->transport->meet ? 0 : ON_ITS_WAY_NS))
         return LS_OK;
-    }
     snprintf(text, sizeof text, "%s left normally before %s",
              ls_guard_member_text(run->guard, w->peer, who, sizeof who),
              ls_descriptor_text(what, &run->what));
@@ -185,7 +189,16 @@ static ls_status look_around(ls_waiter *w, int64_t now)
         return expire(w);
     if (now >= run->warn_at)
         warn(w, now);
-    return check_left(w);
+    return check_left(w, now);
+}
+
+/* Somebody who has left wakes nobody. */
+static int64_t sleep_for(const ls_waiter *w, int64_t ns)
+{
+    int64_t most = w->left_since ? LEFT_LOOK_NS : INT64_MAX;
+
+    ns = ns < most ? ns : most;
+    return ns > 0 ? ns : 1;
 }
 
 ls_status ls_wait_more(ls_waiter *w)
@@ -211,7 +224,7 @@ ls_status ls_wait_more(ls_waiter *w)
         return status;
     int64_t next = run->warn_at < run->deadline ? run->warn_at : run->deadline;
     w->slept     = true;
-    run->transport->ops->sleep(run->transport, w->seen_left || next <= now ? 1 : next - now);
+    run->transport->ops->sleep(run->transport, sleep_for(w, next - now));
     return LS_OK;
 }
 
@@ -248,9 +261,11 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
         status = t->ops->progress(t, &moved, &done);
         if (status || done)
             break;
-        if (moved)
-            w.looks = w.looks ? 1 : 0;
-        else if ((status = ls_wait_more(&w)))
+        if (moved) {
+            w.looks      = w.looks ? 1 : 0;
+            w.left_since = 0;
+        }
+        if (!moved && (status = ls_wait_more(&w)))
             goto out_failed; /* the group's failure already */
     }
     if (status)

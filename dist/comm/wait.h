@@ -40,8 +40,9 @@ typedef struct {
     ls_running *running;
     int         peer; /* for whom, where that is one rank; else LS_NO_PEER */
     int         looks;
-    bool        slept, seen_left;
+    bool        slept;
     int64_t     since;
+    int64_t     left_since; /* when it was seen that the peer has left; 0: it has not */
 } ls_waiter;
 
 ls_waiter ls_wait_begin(ls_running *running);
