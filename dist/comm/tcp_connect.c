@@ -256,11 +256,9 @@ static ls_status start_dial(mesh *m, int rank)
         return ls_fail_in(status, "rank %d", rank);
     d->box        = (inbox){.fd = ls__tcp_socket(to.at.ss_family)};
     d->connecting = true;
-    if (d->box.fd < 0)
-        try_later(d, errno);
-    else if (!connect(d->box.fd, (const struct sockaddr *)&to.at, to.length))
+    if (d->box.fd >= 0 && !connect(d->box.fd, (const struct sockaddr *)&to.at, to.length))
         call(m, rank);
-    else if (errno != EINPROGRESS && errno != EINTR)
+    else if (d->box.fd < 0 || (errno != EINPROGRESS && errno != EINTR))
         try_later(d, errno);
     return LS_OK;
 }

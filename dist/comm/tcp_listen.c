@@ -117,7 +117,7 @@ static ls_status fail_to_listen(const char *address, int first, int last)
 
 ls_status ls_tcp_listen(const char *address, int first, int last, ls_tcp_listener *listener)
 {
-    ls__tcp_address to;
+    ls__tcp_address to = {0};
     int             fd = -1;
 
     *listener = (ls_tcp_listener){.fd = -1};

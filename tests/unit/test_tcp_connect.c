@@ -313,8 +313,8 @@ static void check_strangers(const stranger_row *row)
     static strangers s;
     group            g;
     rank             ranks[MAX_RANKS] = {0};
-    pthread_t        slow;
-    int              before = open_descriptors();
+    pthread_t        slow             = 0;
+    int              before           = open_descriptors();
 
     TEST_ROW(row->name);
     if (!group_open(&g, 3, "127.0.0.1"))
