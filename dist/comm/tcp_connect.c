@@ -137,6 +137,7 @@ static int read_letter(inbox *box)
 
 static void joined(mesh *m, int rank, inbox *box)
 {
+    ls__tcp_tune(box->fd);
     m->fds[rank] = box->fd;
     box->fd      = -1;
     m->missing--;
