@@ -344,6 +344,14 @@ static int64_t next_due(const mesh *m)
     return due;
 }
 
+/* Not before it, and no more than a second. */
+static int milliseconds_to(int64_t due)
+{
+    int64_t ns = due - ls_now_ns();
+
+    return ns <= 0 ? 0 : (int)sooner((ns + MS - 1) / MS, 1000);
+}
+
 static void watch(mesh *m, int64_t now)
 {
     struct pollfd *p = m->polls;
@@ -370,9 +378,10 @@ static ls_status turn(mesh *m)
         return status;
     drop_late_guests(m, now);
     watch(m, now);
-    int64_t ms = (next_due(m) - ls_now_ns() + MS - 1) / MS;
-    if (poll(p, (nfds_t)(FIRST_DIAL + m->group->rank), (int)(ms < 0 ? 0 : sooner(ms, 1000))) <=
-        0)
+    int ready = poll(p, (nfds_t)(FIRST_DIAL + m->group->rank), milliseconds_to(next_due(m)));
+    if (ready < 0 && !would_block(errno))
+        return ls_fail(LS_EIO, "poll: %s", strerror(errno));
+    if (ready <= 0)
         return LS_OK;
     for (int r = 0; r < m->group->rank; r++)
         if (p[FIRST_DIAL + r].revents)
