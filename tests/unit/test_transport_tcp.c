@@ -396,7 +396,7 @@ static void test_many_at_once(void)
 {
     static const int sequence[] = {1, 1, 1, 2, 2}, step[] = {0, 1, 2, 0, 1};
     enum { N = 5, BYTES = 10, ALL = (int)sizeof(ls_header) + BYTES };
-    unsigned char wire[N][ALL], in[BYTES];
+    unsigned char wire[N][ALL], in[BYTES] = {0};
     half_bare     h;
 
     TEST_ROW("many at once");
