@@ -10,22 +10,22 @@
 #include "core/clock.h"
 #include "core/thread.h"
 
-enum { LOOK_AT_CLOCK_EVERY = 64 };
+enum { LOOK_AT_CLOCK_EVERY = 16 };
 
 static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000,
                      ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000;
 
 /*
- * A look costs 20 to 50 ns and a pause about as much, so these are some tens of microseconds of
- * spinning, as long as it takes to be woken from a sleep; yields hand a core that is wanted to
- * who wants it.
+ * Being woken from a sleep takes some tens of microseconds, so a spin of that length at most
+ * doubles the time of a wait.  Longer ones take the core from whoever is waited for, or from a
+ * product of this very rank.
  */
 ls_wait_policy ls_wait_policy_for(int local_ranks, double timeout_s)
 {
-    ls_wait_policy p = {.spins = 2000, .yields = 200};
+    ls_wait_policy p = {.spin_ns = 20000, .yield_ns = 30000};
 
     if (local_ranks > ls_cpu_count())
-        p.spins = 0;
+        p.spin_ns = 0;
     p.timeout_ns = (int64_t)((timeout_s > 0 ? timeout_s : 60) * (double)SECOND);
     p.warn_ns    = p.timeout_ns / 3;
     return p;
@@ -201,23 +201,36 @@ static int64_t sleep_for(const ls_waiter *w, int64_t ns)
     return ns > 0 ? ns : 1;
 }
 
+/* Spinning, then yielding, for the policy's times; true once both are over. */
+static bool is_long(ls_waiter *w)
+{
+    const ls_wait_policy *policy = w->running->policy;
+    int                   look   = w->looks++;
+
+    if (!w->started)
+        w->started = ls_now_ns();
+    if (!look)
+        w->since = w->started;
+    if (w->long_since)
+        return true;
+    if (policy->spin_ns && !w->yields) {
+        pause_briefly();
+        if (look % LOOK_AT_CLOCK_EVERY == LOOK_AT_CLOCK_EVERY - 1)
+            w->yields = ls_now_ns() - w->started > policy->spin_ns;
+        return false;
+    }
+    w->yields = true;
+    sched_yield();
+    w->long_since = ls_now_ns() - w->started > policy->spin_ns + policy->yield_ns;
+    return w->long_since;
+}
+
 ls_status ls_wait_more(ls_waiter *w)
 {
-    ls_running *run  = w->running;
-    int         look = w->looks++;
+    ls_running *run = w->running;
 
-    if (!look)
-        w->since = ls_now_ns();
-    if (look < run->policy->spins) {
-        pause_briefly();
-        return look % LOOK_AT_CLOCK_EVERY || !ls_guard_failed(run->guard)
-                   ? LS_OK
-                   : ls_guard_check(run->guard);
-    }
-    if (look < run->policy->spins + run->policy->yields) {
-        sched_yield();
-        return LS_OK;
-    }
+    if (!is_long(w))
+        return ls_guard_failed(run->guard) ? ls_guard_check(run->guard) : LS_OK;
     int64_t   now    = ls_now_ns();
     ls_status status = look_around(w, now);
     if (status)
@@ -262,8 +275,8 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
         if (status || done)
             break;
         if (moved) {
-            w.looks      = w.looks ? 1 : 0;
-            w.left_since = 0;
+            w.left_since = w.started = 0;
+            w.yields = w.long_since = false;
         }
         if (!moved && (status = ls_wait_more(&w)))
             goto out_failed; /* the group's failure already */
