@@ -80,6 +80,9 @@ static void unmark_all(ls_tape *tape)
 
 ls_storage *ls__new_grad(const ls_tensor *t)
 {
+    if (t->grad_home)
+        return ls_storage_view(t->grad_home, (size_t)ls_tensor_numel(t) * sizeof(ls_real),
+                               LS_MEM_GRADS);
     return ls_storage_new((size_t)ls_tensor_numel(t) * sizeof(ls_real),
                           is_outer_leaf(t) ? LS_MEM_GRADS : LS_MEM_ACTIVATIONS);
 }
@@ -183,7 +186,7 @@ static ls_status deliver_early(ls_node *n, int i, bool retain)
     ls_real     dout  = *(const ls_real *)n->out->grad->data;
     ls_grad     into;
 
-    if (!retain && !t->grad) {
+    if (!retain && !t->grad && !t->grad_home) {
         if (dout != 1)
             ls_k_scale(early->data, early->data, dout, ls_tensor_numel(t), false);
         t->grad     = early;

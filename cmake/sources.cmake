@@ -121,6 +121,9 @@ set(LS_SOURCES
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
   dist/comm/wait.c
+  # dist
+  dist/bucket.c
+  dist/ddp.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c

@@ -85,6 +85,16 @@ ls_storage *ls_storage_new(size_t bytes, ls_mem_category category)
     return s;
 }
 
+ls_storage *ls_storage_view(void *data, size_t bytes, ls_mem_category category)
+{
+    ls_storage *s = ls_mem_alloc(sizeof *s, LS_MEM_OTHER);
+
+    if (s)
+        *s = (ls_storage){
+            .refs = 1, .bytes = bytes, .category = category, .data = data, .is_view = true};
+    return s;
+}
+
 ls_storage *ls_storage_retain(ls_storage *storage)
 {
     storage->refs++;
@@ -95,7 +105,8 @@ void ls_storage_release(ls_storage *storage)
 {
     if (!storage || --storage->refs > 0)
         return;
-    ls_mem_free(storage->data, storage->bytes, storage->category);
+    if (!storage->is_view)
+        ls_mem_free(storage->data, storage->bytes, storage->category);
     ls_mem_free(storage, sizeof *storage, LS_MEM_OTHER);
 }
 

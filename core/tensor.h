@@ -41,7 +41,8 @@ typedef struct ls_storage {
     int             refs; /* headers, nodes and others that hold it */
     size_t          bytes;
     ls_mem_category category;
-    void           *data; /* NULL while dropped */
+    void           *data;    /* NULL while dropped */
+    bool            is_view; /* of memory that somebody else owns and keeps longer */
 } ls_storage;
 
 typedef struct ls_node ls_node;
@@ -56,6 +57,8 @@ typedef struct ls_tensor {
 
     bool        requires_grad;
     ls_storage *grad; /* row-major, ls_real; NULL where there is none */
+    ls_real
+        *grad_home; /* of a leaf: memory in which backward forms its gradient; NULL: its own */
 
     /* autograd's part */
     ls_tape    *tape;    /* NULL for a leaf that lives outside any tape */
@@ -103,6 +106,8 @@ void ls_shape_strides(const ls_shape *shape, int64_t *stride);
  * and returns its argument; the last release frees.
  */
 ls_storage *ls_storage_new(size_t bytes, ls_mem_category category);
+ls_storage *ls_storage_view(void *data, size_t bytes,
+                            ls_mem_category category); /* of borrowed memory */
 ls_storage *ls_storage_retain(ls_storage *storage);
 void        ls_storage_release(ls_storage *storage); /* NULL is allowed */
 

@@ -98,3 +98,53 @@ ls_storage *ls_tree_sum_finish(ls_tree_sum *t)
     ls_tree_sum_init(t);
     return sum;
 }
+
+static int highest(const ls_tree_sum *t)
+{
+    int level = LS_TREE_LEVELS - 1;
+
+    while (level >= 0 && !t->part[level])
+        level--;
+    return level;
+}
+
+/* Joins from the lowest part up, the last of them into out. */
+static void end_into(ls_tree_sum *t, ls_storage *node, void *out)
+{
+    int top = highest(t);
+
+    for (int i = 0; i < top; i++)
+        if (t->part[i]) {
+            node       = node ? join(t->part[i], node) : t->part[i];
+            t->part[i] = NULL;
+        }
+    if (top >= 0 && node)
+        ls_k_add(out, t->part[top]->data, node->data, length(node));
+    else if (top >= 0)
+        memcpy(out, t->part[top]->data, t->part[top]->bytes);
+    else if (out != node->data)
+        memcpy(out, node->data, node->bytes);
+    ls_storage_release(node);
+    ls_tree_sum_close(t);
+}
+
+ls_status ls_tree_sum_end(ls_tree_sum *t, ls_storage *leaf, void *out, size_t bytes)
+{
+    ls_status status = LS_OK;
+
+    if (!leaf) {
+        status = ls_tree_sum_push_zero(t, bytes);
+    } else if (leaf->bytes != bytes || leaf->refs != 1) {
+        status = ls_fail(LS_ESHAPE,
+                         "tree sum: a last leaf of %zu bytes and %d references, want %zu and 1",
+                         leaf->bytes, leaf->refs, bytes);
+        ls_storage_release(leaf);
+    } else {
+        status = check_leaf(t, bytes);
+        if (status)
+            ls_storage_release(leaf);
+    }
+    if (!status)
+        end_into(t, leaf, out);
+    return status;
+}

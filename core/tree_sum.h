@@ -41,6 +41,14 @@ LS_MUST_CHECK ls_status ls_tree_sum_push(ls_tree_sum *t, ls_storage *leaf);
  */
 LS_MUST_CHECK ls_status ls_tree_sum_push_zero(ls_tree_sum *t, size_t bytes);
 
+/*
+ * The sum of all leaves so far and of a last one (taken, in failure too; NULL: +0), written to
+ * out; the last join of the tree goes straight there, and nowhere else.  t is empty afterwards.
+ * `bytes` long; out may be the leaf's own memory.  ENOMEM where a leaf of +0 needs memory.
+ */
+LS_MUST_CHECK ls_status ls_tree_sum_end(ls_tree_sum *t, ls_storage *leaf, void *out,
+                                        size_t bytes);
+
 /* The sum of all leaves, one reference for the caller; NULL for none.  t is empty afterwards.
  */
 ls_storage *ls_tree_sum_finish(ls_tree_sum *t);

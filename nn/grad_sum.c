@@ -9,6 +9,7 @@
 
 typedef struct {
     ls_tree_sum tree;
+    bool        sunk; /* its sum is with the sink */
     bool        used; /* in some micro-batch of the step; until then zeros are only counted */
 } slot;
 
@@ -17,6 +18,7 @@ struct ls_grad_sum {
     int                    n;
     uint64_t               micro; /* finished micro-batches of the step */
     slot                  *slots;
+    const ls_grad_sink    *sink; /* in the last micro-batch of a step */
 };
 
 ls_grad_sum *ls_grad_sum_new(const ls_named_tensor *parameters, int n)
@@ -37,9 +39,10 @@ static void clear(ls_grad_sum *s)
 {
     for (int i = 0; i < s->n; i++) {
         ls_tree_sum_close(&s->slots[i].tree);
-        s->slots[i].used = false;
+        s->slots[i].used = s->slots[i].sunk = false;
     }
     s->micro = 0;
+    s->sink  = NULL;
 }
 
 void ls_grad_sum_free(ls_grad_sum *s)
@@ -74,6 +77,18 @@ static ls_status fill_up(slot *x, const ls_tensor *t, uint64_t leaves)
     return status;
 }
 
+/* The last leaf (NULL: +0) of parameter i: its sum goes to the sink. */
+static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
+{
+    slot     *x    = &s->slots[i];
+    ls_real  *home = s->sink->place(s->sink->context, i);
+    ls_status status =
+        ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
+
+    x->sunk = true;
+    return status ? status : s->sink->done(s->sink->context, i);
+}
+
 static ls_status take(void *context, ls_tensor *leaf)
 {
     ls_grad_sum *s = context;
@@ -87,7 +102,7 @@ static ls_status take(void *context, ls_tensor *leaf)
     ls_storage *grad = leaf->grad;
     leaf->grad       = NULL;
     x->used          = true;
-    return ls_tree_sum_push(&x->tree, grad);
+    return s->sink ? sink_leaf(s, (int)(x - s->slots), grad) : ls_tree_sum_push(&x->tree, grad);
 }
 
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape)
@@ -104,7 +119,9 @@ ls_status ls_grad_sum_end_micro(ls_grad_sum *s)
 
     s->micro++;
     for (int i = 0; i < s->n && !status; i++)
-        if (s->slots[i].used)
+        if (s->sink && s->slots[i].used && !s->slots[i].sunk)
+            status = sink_leaf(s, i, NULL);
+        else if (s->slots[i].used && !s->slots[i].sunk)
             status = fill_up(&s->slots[i], s->parameters[i].tensor, s->micro);
     return status;
 }
@@ -114,8 +131,18 @@ void ls_grad_sum_finish(ls_grad_sum *s, ls_tape *tape)
     ls_tape_on_leaf(tape, NULL, NULL);
     for (int i = 0; i < s->n; i++) {
         ls_tensor_zero_grad(s->parameters[i].tensor);
-        if (s->slots[i].used)
+        if (s->slots[i].used && !s->slots[i].sunk)
             s->parameters[i].tensor->grad = ls_tree_sum_finish(&s->slots[i].tree);
     }
     clear(s);
+}
+
+void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink)
+{
+    s->sink = sink;
+}
+
+bool ls_grad_sum_used(const ls_grad_sum *s, int i)
+{
+    return s->slots[i].used;
 }

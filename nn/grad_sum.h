@@ -20,6 +20,28 @@ typedef struct ls_grad_sum ls_grad_sum;
 ls_grad_sum *ls_grad_sum_new(const ls_named_tensor *parameters, int n);
 void         ls_grad_sum_free(ls_grad_sum *s); /* NULL is allowed */
 
+/*
+ * Where finished sums go, instead of into the parameters' gradients: memory for that of
+ * parameter i, and a call when it is there.  So a sum is on its way while backward still forms
+ * others.
+ */
+typedef struct {
+    ls_real *(*place)(void *context, int i);
+    ls_status (*done)(void *context, int i);
+    void *context;
+} ls_grad_sink;
+
+/*
+ * The micro-batch to come is the last of the step: each parameter's sum is finished as soon as
+ * its leaf is complete, and goes to the sink (borrowed until ls_grad_sum_finish).  Parameters
+ * that the last micro-batch does not use, but one before it did, follow in
+ * ls_grad_sum_end_micro(); those of no micro-batch never do.
+ */
+void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink);
+
+/* Has any micro-batch of the step used parameter i so far? */
+bool ls_grad_sum_used(const ls_grad_sum *s, int i);
+
 /* Starts a step: forgets partial sums, drops the parameters' gradients, hooks into the tape. */
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape);
 

@@ -1,0 +1,392 @@
+/*
+ * ddp.c - when buckets leave, and what ranks must agree on.
+ *
+ * Note [unused parameters]
+ * Whether a parameter was used is known to each rank for itself.  A bucket that lacks a
+ * gradient cannot leave during backward; at the end of the step every rank sends what has not
+ * left, with +0 for what it lacks, and then which parameters it used.  So all ranks start the
+ * same collectives, whatever each used, and decide alike afterwards.
+ */
+#include "dist/ddp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "dist/bucket.h"
+#include "nn/grad_sum.h"
+
+enum { DEFAULT_MB = 25 };
+
+struct ls_ddp {
+    ls_comm               *comm; /* its own group: nothing comes between the buckets */
+    const ls_named_tensor *parameters;
+    int                    n;
+    ls_ddp_opts            opts;
+    ls_grad_sum           *sum;
+    ls_grad_sink           sink;
+    ls_buckets             buckets;
+    ls_storage           **views; /* [n] of the gradients in the buckets */
+    ls_work              **work;  /* [buckets] */
+    int                    launched;
+    int64_t                first_launch;
+    uint8_t               *used, *all_used, *any_unused; /* [n] */
+    ls_ddp_stats           stats;
+};
+
+/* ---- construction ---- */
+
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)p)[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Name, shape, dtype, and whether it is trained. */
+static uint64_t identity(const ls_named_tensor *p)
+{
+    uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), p->name, strlen(p->name) + 1);
+
+    h = hash_bytes(h, &p->tensor->shape.ndim, sizeof p->tensor->shape.ndim);
+    h = hash_bytes(h, p->tensor->shape.dim,
+                   sizeof p->tensor->shape.dim[0] * (size_t)p->tensor->shape.ndim);
+    h = hash_bytes(h, &p->tensor->dtype, sizeof p->tensor->dtype);
+    return hash_bytes(h, &p->tensor->requires_grad, sizeof p->tensor->requires_grad);
+}
+
+static ls_status compare_counts(ls_ddp *d)
+{
+    int       size = ls_comm_size(d->comm);
+    int64_t   n = d->n, *all = ls_calloc((size_t)size, sizeof *all);
+    ls_status status = all ? ls_comm_all_gather(d->comm, all, &n, 1, LS_I64) : LS_ENOMEM;
+
+    for (int r = 1; r < size && !status; r++)
+        if (all[r] != all[0])
+            status = ls_fail(LS_EMISMATCH, "ddp: rank 0 has %lld parameters, rank %d has %lld",
+                             (long long)all[0], r, (long long)all[r]);
+    free(all);
+    return status;
+}
+
+/* "h.0.ln_1.weight F32 (128)" */
+static void describe(const ls_named_tensor *p, char *text, size_t size)
+{
+    ls_shape_text shape;
+
+    snprintf(text, size, "%s %s %s%s", p->name, ls_dtype_name(p->tensor->dtype),
+             ls_shape_print(&p->tensor->shape, &shape),
+             p->tensor->requires_grad ? "" : ", frozen");
+}
+
+enum { DESCRIPTION = 256 };
+
+static ls_status name_difference(ls_ddp *d, int i, int rank)
+{
+    char     *texts             = ls_calloc((size_t)ls_comm_size(d->comm), DESCRIPTION);
+    char      mine[DESCRIPTION] = "";
+    ls_status status            = texts ? LS_OK : LS_ENOMEM;
+
+    describe(&d->parameters[i], mine, sizeof mine);
+    if (!status)
+        status = ls_comm_all_gather(d->comm, texts, mine, DESCRIPTION, LS_U8);
+    if (!status)
+        status = ls_fail(LS_EMISMATCH, "ddp: parameter %d is %s on rank 0 and %s on rank %d", i,
+                         texts, texts + (size_t)rank * DESCRIPTION, rank);
+    free(texts);
+    return status;
+}
+
+static ls_status compare_parameters(ls_ddp *d)
+{
+    int       size   = ls_comm_size(d->comm);
+    size_t    n      = (size_t)d->n;
+    uint64_t *mine   = ls_calloc(n, sizeof *mine),
+             *all    = ls_calloc(n * (size_t)size, sizeof *all);
+    ls_status status = mine && all ? compare_counts(d) : LS_ENOMEM;
+
+    for (int i = 0; i < d->n && !status; i++)
+        mine[i] = identity(&d->parameters[i]);
+    if (!status)
+        status = ls_comm_all_gather(d->comm, all, mine, d->n, LS_I64);
+    for (int i = 0; i < d->n && !status; i++)
+        for (int r = 1; r < size && !status; r++)
+            if (all[(size_t)r * n + (size_t)i] != all[i])
+                status = name_difference(d, i, r);
+    free(mine);
+    free(all);
+    return status;
+}
+
+static ls_status broadcast_values(ls_ddp *d)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < d->n && !status; i++) {
+        ls_tensor *t = d->parameters[i].tensor;
+        status       = ls_comm_broadcast(d->comm, ls_reals(t),
+                                         ls_tensor_numel(t) * (int64_t)sizeof(ls_real), LS_U8, 0);
+    }
+    return status;
+}
+
+/* ---- during backward ---- */
+
+static ls_status launch(ls_ddp *d)
+{
+    ls_bucket *b    = &d->buckets.buckets[d->launched];
+    ls_call    call = {.kind  = LS_ALL_REDUCE,
+                       .in    = b->data,
+                       .out   = b->data,
+                       .count = b->count,
+                       .dtype = LS_REAL,
+                       .op    = LS_SUM};
+
+    if (!d->launched)
+        d->first_launch = ls_now_ns();
+    d->stats.all_reduces++;
+    return ls_comm_start(d->comm, &call, &d->work[d->launched++]);
+}
+
+static ls_status launch_complete(ls_ddp *d)
+{
+    ls_status status = LS_OK;
+
+    while (!status && d->launched < d->buckets.n && !d->buckets.buckets[d->launched].missing)
+        status = launch(d);
+    return status;
+}
+
+static ls_real *place(void *context, int i)
+{
+    return ls_bucket_place(&((ls_ddp *)context)->buckets, i);
+}
+
+static ls_status done(void *context, int i)
+{
+    ls_ddp *d = context;
+
+    d->used[i] = 1;
+    d->buckets.buckets[d->buckets.bucket_of[i]].missing--;
+    return d->opts.no_overlap ? LS_OK : launch_complete(d);
+}
+
+/* ---- the object ---- */
+
+static ls_status make_views(ls_ddp *d)
+{
+    for (int i = 0; i < d->n; i++) {
+        ls_tensor *t = d->parameters[i].tensor;
+        d->views[i] =
+            ls_storage_view(ls_bucket_place(&d->buckets, i),
+                            (size_t)ls_tensor_numel(t) * sizeof(ls_real), LS_MEM_GRADS);
+        if (!d->views[i])
+            return LS_ENOMEM;
+        if (d->opts.one_micro)
+            t->grad_home = ls_bucket_place(&d->buckets, i);
+    }
+    return LS_OK;
+}
+
+static ls_status make_parts(ls_ddp *d)
+{
+    double mb = d->opts.bucket_mb > 0 ? d->opts.bucket_mb : DEFAULT_MB;
+    size_t n  = (size_t)d->n;
+
+    ls_status status =
+        ls_buckets_init(&d->buckets, d->comm, d->parameters, d->n, (int64_t)(mb * 1024 * 1024));
+    if (status)
+        return status;
+    d->stats.buckets = d->buckets.n;
+    d->sum           = ls_grad_sum_new(d->parameters, d->n);
+    d->views         = ls_calloc(n, sizeof(void *));
+    d->work          = ls_calloc((size_t)d->buckets.n, sizeof(void *));
+    d->used          = ls_calloc(4 * n, 1);
+    if (!d->sum || !d->views || !d->work || !d->used)
+        return LS_ENOMEM;
+    d->all_used   = d->used + 2 * n;
+    d->any_unused = d->all_used + n;
+    d->sink       = (ls_grad_sink){place, done, d};
+    return make_views(d);
+}
+
+ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
+                     const ls_ddp_opts *opts, ls_ddp **out)
+{
+    ls_ddp *d = ls_calloc(1, sizeof *d);
+
+    *out = NULL;
+    if (!d)
+        return LS_ENOMEM;
+    d->parameters    = parameters;
+    d->n             = n;
+    d->opts          = *opts;
+    ls_status status = ls_comm_split(comm, 0, 0, &d->comm);
+    if (!status)
+        status = compare_parameters(d);
+    if (!status)
+        status = broadcast_values(d);
+    if (!status)
+        status = make_parts(d);
+    if (status)
+        ls_ddp_free(d);
+    else
+        *out = d;
+    return status;
+}
+
+static void drop_gradients(ls_ddp *d)
+{
+    for (int i = 0; i < d->n; i++)
+        ls_tensor_zero_grad(d->parameters[i].tensor);
+}
+
+void ls_ddp_free(ls_ddp *d)
+{
+    if (!d)
+        return;
+    drop_gradients(d);
+    for (int i = 0; i < d->n; i++) {
+        d->parameters[i].tensor->grad_home = NULL;
+        if (d->views)
+            ls_storage_release(d->views[i]);
+    }
+    ls_grad_sum_free(d->sum);
+    ls_buckets_close(&d->buckets);
+    free(d->views);
+    free(d->work);
+    free(d->used);
+    ls_comm_free(d->comm);
+    free(d);
+}
+
+/* ---- a step ---- */
+
+void ls_ddp_begin(ls_ddp *d, ls_tape *tape)
+{
+    drop_gradients(d);
+    ls_buckets_reset(&d->buckets);
+    memset(d->used, 0, (size_t)d->n);
+    d->launched = 0;
+    ls_grad_sum_begin(d->sum, tape);
+}
+
+void ls_ddp_last_micro(ls_ddp *d)
+{
+    ls_grad_sum_last_micro(d->sum, &d->sink);
+}
+
+ls_status ls_ddp_end_micro(ls_ddp *d)
+{
+    return ls_grad_sum_end_micro(d->sum);
+}
+
+/* What this rank lacks counts as +0; everything that has not left leaves. */
+static ls_status launch_rest(ls_ddp *d)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < d->n; i++)
+        if (!d->used[i])
+            memset(ls_bucket_place(&d->buckets, i), 0,
+                   (size_t)ls_tensor_numel(d->parameters[i].tensor) * sizeof(ls_real));
+    while (!status && d->launched < d->buckets.n)
+        status = launch(d);
+    return status;
+}
+
+static ls_status wait_all(ls_ddp *d)
+{
+    int64_t   start  = ls_now_ns();
+    ls_status status = LS_OK;
+
+    for (int k = 0; k < d->launched; k++) {
+        ls_status one = ls_work_wait(d->work[k]);
+        status        = status ? status : one;
+    }
+    d->stats.exposed_ns = ls_now_ns() - start;
+    d->stats.comm_ns    = ls_now_ns() - d->first_launch;
+    return status;
+}
+
+/* Used by all: min; used by any: max.  In one array: used, and its complement. */
+static ls_status agree_on_used(ls_ddp *d)
+{
+    for (int i = 0; i < d->n; i++)
+        d->used[d->n + i] = !d->used[i];
+    return ls_comm_all_reduce(d->comm, d->all_used, d->used, 2 * d->n, LS_U8, LS_MAX);
+}
+
+static ls_status name_unused(const ls_ddp *d)
+{
+    char   names[300] = "";
+    size_t used       = 0;
+    int    more       = 0;
+
+    for (int i = 0; i < d->n; i++) {
+        const char *name = d->parameters[i].name;
+        if (!d->any_unused[i])
+            continue;
+        if (used + strlen(name) + 8 > sizeof names)
+            more++;
+        else
+            used +=
+                (size_t)snprintf(names + used, sizeof names - used, "%s%s%s", used ? ", " : "",
+                                 name, d->all_used[i] ? "" : " (on any rank)");
+    }
+    return ls_fail(LS_EINVAL,
+                   "ddp: not every rank used %s%s in this step; set find_unused "
+                   "(parallel.find_unused) if that is meant",
+                   names, more ? ", ..." : "");
+}
+
+static bool unused_matters(const ls_ddp *d)
+{
+    for (int i = 0; i < d->n && !d->opts.find_unused; i++)
+        if (d->any_unused[i] && d->parameters[i].tensor->requires_grad)
+            return true;
+    return false;
+}
+
+static void hand_out(ls_ddp *d)
+{
+    for (int i = 0; i < d->n; i++)
+        if (d->all_used[i])
+            d->parameters[i].tensor->grad = ls_storage_retain(d->views[i]);
+}
+
+/* This rank cannot go on: nor can the others. */
+static ls_status give_up(ls_ddp *d, ls_status own)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "%s", ls_error_message());
+    ls_comm_abort(d->comm, text);
+    for (int k = 0; k < d->launched; k++)
+        (void)!ls_work_wait(d->work[k]);
+    return ls_fail(own, "%s", text);
+}
+
+ls_status ls_ddp_finish(ls_ddp *d, ls_tape *tape, ls_status own)
+{
+    ls_status status = own ? own : launch_rest(d);
+
+    ls_grad_sum_finish(d->sum, tape);
+    drop_gradients(d);
+    if (status)
+        return give_up(d, status);
+    status = wait_all(d);
+    if (!status)
+        status = agree_on_used(d);
+    if (!status && unused_matters(d))
+        return name_unused(d);
+    if (!status)
+        hand_out(d);
+    return status;
+}
+
+ls_ddp_stats ls_ddp_get_stats(const ls_ddp *d)
+{
+    return d->stats;
+}

@@ -1,0 +1,70 @@
+/*
+ * ddp.h - data parallelism: every rank holds the model and computes some of the step's
+ * micro-batches.
+ *
+ * Rule 2 of the law (docs/architecture.md) in blocks: rank r computes the M/N micro-batches
+ * from r M/N on, a binary counter forms the low levels of the tree inside the rank
+ * (nn/grad_sum.h), and one all_reduce a bucket forms the top levels across ranks, once a step,
+ * while backward is still forming other gradients.  So M/N - 1 micro-batches communicate
+ * nothing (PyTorch's no_sync), and a power of two M/N gives the bits of one process, for any N.
+ *
+ *     ls_ddp_begin(ddp, tape);
+ *     for each micro-batch of this rank:
+ *         if it is the last: ls_ddp_last_micro(ddp);
+ *         ls_tape_reset, forward, ls_backward, ls_ddp_end_micro(ddp);
+ *     ls_ddp_finish(ddp, tape);        gradients are the sums of the whole step, on all ranks
+ *
+ * Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
+ * (arXiv:2006.15704).
+ */
+#ifndef LS_DIST_DDP_H
+#define LS_DIST_DDP_H
+
+#include "autograd/tape.h"
+#include "dist/comm/comm.h"
+
+typedef struct ls_ddp ls_ddp;
+
+/* Zero is the default of every member. */
+typedef struct {
+    double bucket_mb;   /* 0: 25 MiB */
+    bool   no_overlap;  /* buckets leave after backward */
+    bool   find_unused; /* parameters that no rank, or not every rank, uses are no error */
+    bool one_micro; /* every rank computes one micro-batch a step: gradients form in the buckets
+                     */
+} ls_ddp_opts;
+
+/*
+ * The parameters must agree on all ranks in number, name, shape and dtype (EMISMATCH names the
+ * first that does not); their values become rank 0's.  The list is borrowed, comm is borrowed
+ * and split.  All ranks call it.
+ */
+LS_MUST_CHECK ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
+                                   const ls_ddp_opts *opts, ls_ddp **ddp);
+void                    ls_ddp_free(ls_ddp *ddp); /* NULL is allowed; frees gradients too */
+
+/* Starts a step: drops the parameters' gradients, hooks into the tape. */
+void                    ls_ddp_begin(ls_ddp *ddp, ls_tape *tape);
+/* The micro-batch to come is this rank's last of the step. */
+void                    ls_ddp_last_micro(ls_ddp *ddp);
+LS_MUST_CHECK ls_status ls_ddp_end_micro(ls_ddp *ddp);
+
+/*
+ * Waits for the buckets and unhooks; gradients are views into them until the next begin.  A
+ * parameter that a rank did not use in the step is EINVAL on all ranks, with its name, unless
+ * find_unused: then it counts as +0 where another rank used it, and has no gradient where none
+ * did.  After a failure of this rank, also its own status comes here, and the other ranks fail
+ * as well.
+ */
+LS_MUST_CHECK ls_status ls_ddp_finish(ls_ddp *ddp, ls_tape *tape, ls_status own);
+
+typedef struct {
+    int     buckets;
+    int64_t all_reduces; /* since the start */
+    int64_t comm_ns; /* of the last step: from the first bucket's start to the last one's end */
+    int64_t exposed_ns; /* of the last step: waited after backward */
+} ls_ddp_stats;
+
+ls_ddp_stats ls_ddp_get_stats(const ls_ddp *ddp);
+
+#endif
