@@ -55,12 +55,12 @@ bool ls_algorithm_fits(ls_algorithm algorithm, int size);
 /* A piece of a flat buffer, in elements. */
 typedef struct {
     int64_t offset, count;
-} ls_segment;
+} ls_slice_segment;
 
 /* The pieces that belong to one rank, in the order in which they stand packed. */
 typedef struct {
-    const ls_segment *segments; /* [n]; NULL where n is 0 */
-    int64_t           n;
+    const ls_slice_segment *segments; /* [n]; NULL where n is 0 */
+    int64_t                 n;
 } ls_slice;
 
 typedef struct {

@@ -156,15 +156,15 @@ static uint64_t slices_of(const ls_slice *slices, int size)
 
 static void slices(void)
 {
-    const ls_segment s[]    = {{0, 4}, {4, 2}, {6, 4}};
-    const ls_segment t[]    = {{0, 4}, {4, 3}, {6, 4}};
-    const ls_slice   a[]    = {{s, 1}, {s + 1, 2}};
-    const ls_slice   same[] = {{s, 1}, {s + 1, 2}};
-    const ls_slice   b[]    = {{s, 2}, {s + 2, 1}};
-    const ls_slice   c[]    = {{s, 1}, {t + 1, 2}};
-    const ls_slice   d[]    = {{s, 1}, {s + 1, 1}};
-    const ls_slice   e[]    = {{NULL, 0}, {s, 3}};
-    const ls_slice  *all[]  = {a, b, c, d, e};
+    const ls_slice_segment s[]    = {{0, 4}, {4, 2}, {6, 4}};
+    const ls_slice_segment t[]    = {{0, 4}, {4, 3}, {6, 4}};
+    const ls_slice         a[]    = {{s, 1}, {s + 1, 2}};
+    const ls_slice         same[] = {{s, 1}, {s + 1, 2}};
+    const ls_slice         b[]    = {{s, 2}, {s + 2, 1}};
+    const ls_slice         c[]    = {{s, 1}, {t + 1, 2}};
+    const ls_slice         d[]    = {{s, 1}, {s + 1, 1}};
+    const ls_slice         e[]    = {{NULL, 0}, {s, 3}};
+    const ls_slice        *all[]  = {a, b, c, d, e};
 
     TEST_ROW("segment lists");
     CHECK(slices_of(NULL, 2) == 0);

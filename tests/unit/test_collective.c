@@ -247,8 +247,8 @@ static void each_segment(const one *o, int rank, char *packed, char *flat, bool 
     int64_t at   = 0;
 
     for (int64_t i = 0; i < o->slices[rank].n; i++) {
-        ls_segment s = o->slices[rank].segments[i];
-        char      *p = packed + (size_t)at * size, *f = flat + (size_t)s.offset * size;
+        ls_slice_segment s = o->slices[rank].segments[i];
+        char            *p = packed + (size_t)at * size, *f = flat + (size_t)s.offset * size;
         memcpy(pack ? p : f, pack ? f : p, (size_t)s.count * size);
         at += s.count;
     }
@@ -453,7 +453,8 @@ static void each_kind(ls_comm *world, void *context)
 }
 
 /* Rows of several parameters: scattered, some ranks without any. */
-static void make_slices(ls_slice *slices, ls_segment *segments, int n, int64_t count, int shape)
+static void make_slices(ls_slice *slices, ls_slice_segment *segments, int n, int64_t count,
+                        int shape)
 {
     int64_t at = 0, piece = count / (3 * n + 1), k = 0;
 
@@ -468,7 +469,7 @@ static void make_slices(ls_slice *slices, ls_segment *segments, int n, int64_t c
                 c = 0;
             if (!c || at + c > count)
                 continue;
-            segments[3 * r + slices[r].n++] = (ls_segment){at, c};
+            segments[3 * r + slices[r].n++] = (ls_slice_segment){at, c};
             at += c + (shape == 2);
         }
 }
@@ -479,7 +480,7 @@ static void sliced(ls_comm *world, void *context)
     const table         *t        = context;
     int                  n        = ls_comm_size(world);
     ls_slice            *slices   = calloc((size_t)n, sizeof *slices);
-    ls_segment          *segments = calloc((size_t)(3 * n), sizeof *segments);
+    ls_slice_segment    *segments = calloc((size_t)(3 * n), sizeof *segments);
 
     for (int i = 0; i < 3 * 3 * 2 * 2 * 2; i++) {
         one o      = {.world = world, .n = n, .r = ls_comm_rank(world), .slices = slices};
