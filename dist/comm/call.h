@@ -61,17 +61,17 @@ typedef struct {
 typedef struct {
     const ls_slice_segment *segments; /* [n]; NULL where n is 0 */
     int64_t                 n;
-} ls_slice;
+} ls_segment_list;
 
 typedef struct {
-    ls_collective   kind;
-    const void     *in;
-    void           *out;
-    int64_t         count; /* elements; see comm.h for what they are of */
-    ls_dtype        dtype;
-    ls_reduce_op    op;
-    int             root; /* of broadcast, reduce, gather, scatter; the peer of send and recv */
-    const ls_slice *slices; /* [size of the group], or NULL */
+    ls_collective kind;
+    const void   *in;
+    void         *out;
+    int64_t       count; /* elements; see comm.h for what they are of */
+    ls_dtype      dtype;
+    ls_reduce_op  op;
+    int           root; /* of broadcast, reduce, gather, scatter; the peer of send and recv */
+    const ls_segment_list *slices; /* [size of the group], or NULL */
 } ls_call;
 
 typedef struct {

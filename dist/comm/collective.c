@@ -267,7 +267,7 @@ static void each_segment(ls_operation *op, int rank, void *packed, void *flat, b
 {
     const ls_call   *c     = op->call;
     ls_slice_segment whole = {rank * c->count, c->count};
-    ls_slice         slice = c->slices ? c->slices[rank] : (ls_slice){&whole, 1};
+    ls_segment_list  slice = c->slices ? c->slices[rank] : (ls_segment_list){&whole, 1};
     int64_t          at    = 0;
     size_t           size  = ls__bytes(op, 1);
 

@@ -114,7 +114,7 @@ static void join_own_slice(ls_operation *op)
     const ls_call   *c     = op->call;
     int              r     = ls__rank(op);
     ls_slice_segment whole = {r * c->count, c->count};
-    ls_slice         slice = c->slices ? c->slices[r] : (ls_slice){&whole, 1};
+    ls_segment_list  slice = c->slices ? c->slices[r] : (ls_segment_list){&whole, 1};
     bool    home   = c->slices && c->in == c->out; /* at its segments in the flat buffer */
     void   *out[1] = {c->out};
     int64_t packed = 0;

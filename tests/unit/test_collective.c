@@ -149,16 +149,16 @@ static void reduce_all(void *out, void *const *in, int n, int64_t count, ls_dtyp
 /* ---- one case ---- */
 
 typedef struct {
-    ls_comm  *world;
-    int       n, r, root;
-    ls_call   call;
-    int64_t   in_n, out_n; /* elements of this rank's buffers */
-    bool      heap, in_place;
-    size_t    shift;  /* bytes by which buffers are out of line */
-    ls_slice *slices; /* of all ranks, or NULL */
+    ls_comm         *world;
+    int              n, r, root;
+    ls_call          call;
+    int64_t          in_n, out_n; /* elements of this rank's buffers */
+    bool             heap, in_place;
+    size_t           shift;  /* bytes by which buffers are out of line */
+    ls_segment_list *slices; /* of all ranks, or NULL */
 } one;
 
-static int64_t slice_total(const ls_slice *s)
+static int64_t slice_total(const ls_segment_list *s)
 {
     int64_t n = 0;
 
@@ -453,13 +453,13 @@ static void each_kind(ls_comm *world, void *context)
 }
 
 /* Rows of several parameters: scattered, some ranks without any. */
-static void make_slices(ls_slice *slices, ls_slice_segment *segments, int n, int64_t count,
-                        int shape)
+static void make_slices(ls_segment_list *slices, ls_slice_segment *segments, int n,
+                        int64_t count, int shape)
 {
     int64_t at = 0, piece = count / (3 * n + 1), k = 0;
 
     for (int r = 0; r < n; r++)
-        slices[r] = (ls_slice){segments + 3 * r, 0};
+        slices[r] = (ls_segment_list){segments + 3 * r, 0};
     for (int j = 0; j < 3; j++)
         for (int r = 0; r < n; r++, k++) {
             int64_t c = shape == 0   ? piece
@@ -479,7 +479,7 @@ static void sliced(ls_comm *world, void *context)
     static const int64_t totals[] = {50, 4000, 100003};
     const table         *t        = context;
     int                  n        = ls_comm_size(world);
-    ls_slice            *slices   = calloc((size_t)n, sizeof *slices);
+    ls_segment_list     *slices   = calloc((size_t)n, sizeof *slices);
     ls_slice_segment    *segments = calloc((size_t)(3 * n), sizeof *segments);
 
     for (int i = 0; i < 3 * 3 * 2 * 2 * 2; i++) {
