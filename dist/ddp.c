@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/tree_sum.h"
 #include "dist/bucket.h"
 #include "nn/grad_sum.h"
 
@@ -31,8 +32,13 @@ struct ls_ddp {
     ls_work              **work;  /* [buckets] */
     int                    launched;
     int64_t                first_launch;
-    uint8_t               *used, *all_used, *any_unused; /* [n] */
-    ls_ddp_stats           stats;
+    uint8_t     *used, *all_used, *any_unused; /* [n] by this rank; by any; not by all */
+    uint8_t     *ever, *lacked;                /* [n] the last two, over the step */
+    ls_tape     *tape;                         /* of the step that goes on */
+    bool         no_sync, synced;
+    ls_tree_sum *rounds; /* [n] interleaved: sums over all ranks, of the micro-batches so far */
+    uint64_t     round;
+    ls_ddp_stats stats;
 };
 
 /* ---- construction ---- */
@@ -183,7 +189,7 @@ static ls_status make_views(ls_ddp *d)
                             (size_t)ls_tensor_numel(t) * sizeof(ls_real), LS_MEM_GRADS);
         if (!d->views[i])
             return LS_ENOMEM;
-        if (d->opts.one_micro)
+        if (d->opts.one_micro || d->opts.interleaved)
             t->grad_home = ls_bucket_place(&d->buckets, i);
     }
     return LS_OK;
@@ -202,11 +208,14 @@ static ls_status make_parts(ls_ddp *d)
     d->sum           = ls_grad_sum_new(d->parameters, d->n);
     d->views         = ls_calloc(n, sizeof(void *));
     d->work          = ls_calloc((size_t)d->buckets.n, sizeof(void *));
-    d->used          = ls_calloc(4 * n, 1);
-    if (!d->sum || !d->views || !d->work || !d->used)
+    d->used          = ls_calloc(6 * n, 1);
+    d->rounds        = ls_calloc(n, sizeof *d->rounds);
+    if (!d->sum || !d->views || !d->work || !d->used || !d->rounds)
         return LS_ENOMEM;
     d->all_used   = d->used + 2 * n;
     d->any_unused = d->all_used + n;
+    d->ever       = d->any_unused + n;
+    d->lacked     = d->ever + n;
     d->sink       = (ls_grad_sink){place, done, d};
     return make_views(d);
 }
@@ -251,7 +260,10 @@ void ls_ddp_free(ls_ddp *d)
         d->parameters[i].tensor->grad_home = NULL;
         if (d->views)
             ls_storage_release(d->views[i]);
+        if (d->rounds)
+            ls_tree_sum_close(&d->rounds[i]);
     }
+    free(d->rounds);
     ls_grad_sum_free(d->sum);
     ls_buckets_close(&d->buckets);
     free(d->views);
@@ -263,23 +275,41 @@ void ls_ddp_free(ls_ddp *d)
 
 /* ---- a step ---- */
 
-void ls_ddp_begin(ls_ddp *d, ls_tape *tape)
+int64_t ls_ddp_micro(const ls_ddp *d, int64_t micros, int64_t k)
 {
-    drop_gradients(d);
+    int64_t size = ls_comm_size(d->comm), rank = ls_comm_rank(d->comm);
+
+    return d->opts.interleaved ? k * size + rank : rank * (micros / size) + k;
+}
+
+/* Gradients are missing again, the tape's leaves come here. */
+static void begin_round(ls_ddp *d)
+{
     ls_buckets_reset(&d->buckets);
     memset(d->used, 0, (size_t)d->n);
     d->launched = 0;
-    ls_grad_sum_begin(d->sum, tape);
+    ls_grad_sum_begin(d->sum, d->tape);
 }
 
-void ls_ddp_last_micro(ls_ddp *d)
+void ls_ddp_begin(ls_ddp *d, ls_tape *tape)
 {
+    drop_gradients(d);
+    for (int i = 0; i < d->n; i++)
+        ls_tree_sum_close(&d->rounds[i]);
+    memset(d->ever, 0, (size_t)d->n);
+    d->tape   = tape;
+    d->round  = 0;
+    d->synced = d->no_sync = false;
+    begin_round(d);
+}
+
+void ls_ddp_no_sync(ls_ddp *d, bool on)
+{
+    d->no_sync = on;
+    if (on && !d->opts.interleaved)
+        return;
+    d->synced = d->synced || !on;
     ls_grad_sum_last_micro(d->sum, &d->sink);
-}
-
-ls_status ls_ddp_end_micro(ls_ddp *d)
-{
-    return ls_grad_sum_end_micro(d->sum);
 }
 
 /* What this rank lacks counts as +0; everything that has not left leaves. */
@@ -326,14 +356,14 @@ static ls_status name_unused(const ls_ddp *d)
 
     for (int i = 0; i < d->n; i++) {
         const char *name = d->parameters[i].name;
-        if (!d->any_unused[i])
+        if (!d->lacked[i])
             continue;
         if (used + strlen(name) + 8 > sizeof names)
             more++;
         else
             used +=
                 (size_t)snprintf(names + used, sizeof names - used, "%s%s%s", used ? ", " : "",
-                                 name, d->all_used[i] ? "" : " (on any rank)");
+                                 name, d->ever[i] ? "" : " (on any rank)");
     }
     return ls_fail(LS_EINVAL,
                    "ddp: not every rank used %s%s in this step; set find_unused "
@@ -344,7 +374,7 @@ static ls_status name_unused(const ls_ddp *d)
 static bool unused_matters(const ls_ddp *d)
 {
     for (int i = 0; i < d->n && !d->opts.find_unused; i++)
-        if (d->any_unused[i] && d->parameters[i].tensor->requires_grad)
+        if (d->lacked[i] && d->parameters[i].tensor->requires_grad)
             return true;
     return false;
 }
@@ -352,9 +382,87 @@ static bool unused_matters(const ls_ddp *d)
 static void hand_out(ls_ddp *d)
 {
     for (int i = 0; i < d->n; i++)
-        if (d->all_used[i])
+        if (d->ever[i])
             d->parameters[i].tensor->grad = ls_storage_retain(d->views[i]);
 }
+
+/* ---- interleaved: a round is one micro-batch of every rank ---- */
+
+static size_t gradient_bytes(const ls_ddp *d, int i)
+{
+    return (size_t)ls_tensor_numel(d->parameters[i].tensor) * sizeof(ls_real);
+}
+
+static ls_status fill_up(ls_ddp *d, int i, uint64_t rounds)
+{
+    ls_status status = LS_OK;
+
+    while (d->rounds[i].count < rounds && !status)
+        status = ls_tree_sum_push_zero(&d->rounds[i], gradient_bytes(d, i));
+    return status;
+}
+
+/* The round's sum of parameter i leaves its bucket, which the next round needs. */
+static ls_status keep_round(ls_ddp *d, int i)
+{
+    ls_status   status = fill_up(d, i, d->round);
+    ls_storage *copy   = status ? NULL : ls_storage_new(gradient_bytes(d, i), LS_MEM_GRADS);
+
+    if (!copy)
+        return status ? status : LS_ENOMEM;
+    memcpy(copy->data, ls_bucket_place(&d->buckets, i), copy->bytes);
+    return ls_tree_sum_push(&d->rounds[i], copy);
+}
+
+/* The last round's sum is in the bucket, and so the whole step's will be; NULL leaf: +0. */
+static ls_status end_rounds(ls_ddp *d, int i)
+{
+    ls_real    *home   = ls_bucket_place(&d->buckets, i);
+    bool        here   = d->all_used[i];
+    ls_status   status = fill_up(d, i, d->round);
+    ls_storage *leaf =
+        here && !status ? ls_storage_view(home, gradient_bytes(d, i), LS_MEM_GRADS) : NULL;
+
+    if (status || (here && !leaf))
+        return status ? status : LS_ENOMEM;
+    return ls_tree_sum_end(&d->rounds[i], leaf, home, gradient_bytes(d, i));
+}
+
+static ls_status send_rest(ls_ddp *d)
+{
+    ls_status status = launch_rest(d);
+
+    if (!status)
+        status = wait_all(d);
+    return status ? status : agree_on_used(d);
+}
+
+static ls_status end_round(ls_ddp *d)
+{
+    ls_status status = send_rest(d);
+
+    for (int i = 0; i < d->n && !status; i++) {
+        d->ever[i] |= d->all_used[i];
+        d->lacked[i] |= d->any_unused[i];
+        if (d->ever[i] && d->no_sync && d->all_used[i])
+            status = keep_round(d, i);
+        else if (d->ever[i] && !d->no_sync)
+            status = end_rounds(d, i);
+    }
+    d->round++;
+    if (d->no_sync && !status)
+        begin_round(d);
+    return status;
+}
+
+ls_status ls_ddp_end_micro(ls_ddp *d)
+{
+    ls_status status = ls_grad_sum_end_micro(d->sum);
+
+    return status || !d->opts.interleaved ? status : end_round(d);
+}
+
+/* ---- the end of a step ---- */
 
 /* This rank cannot go on: nor can the others. */
 static ls_status give_up(ls_ddp *d, ls_status own)
@@ -370,15 +478,20 @@ static ls_status give_up(ls_ddp *d, ls_status own)
 
 ls_status ls_ddp_finish(ls_ddp *d, ls_tape *tape, ls_status own)
 {
-    ls_status status = own ? own : launch_rest(d);
+    ls_status status = own;
 
     ls_grad_sum_finish(d->sum, tape);
     drop_gradients(d);
+    if (!status && !d->synced)
+        status =
+            ls_fail(LS_ESTATE, "ddp: no micro-batch of the step was synchronised (no_sync)");
     if (status)
         return give_up(d, status);
-    status = wait_all(d);
-    if (!status)
-        status = agree_on_used(d);
+    if (!d->opts.interleaved) {
+        status = send_rest(d);
+        memcpy(d->ever, d->all_used, (size_t)d->n);
+        memcpy(d->lacked, d->any_unused, (size_t)d->n);
+    }
     if (!status && unused_matters(d))
         return name_unused(d);
     if (!status)

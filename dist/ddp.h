@@ -2,17 +2,22 @@
  * ddp.h - data parallelism: every rank holds the model and computes some of the step's
  * micro-batches.
  *
- * Rule 2 of the law (docs/architecture.md) in blocks: rank r computes the M/N micro-batches
- * from r M/N on, a binary counter forms the low levels of the tree inside the rank
- * (nn/grad_sum.h), and one all_reduce a bucket forms the top levels across ranks, once a step,
- * while backward is still forming other gradients.  So M/N - 1 micro-batches communicate
- * nothing (PyTorch's no_sync), and a power of two M/N gives the bits of one process, for any N.
+ * Rule 2 of the law (docs/architecture.md).  M micro-batches a step, N ranks:
+ *
+ *   blocks       rank r computes the M/N micro-batches from r M/N on.  A binary counter forms
+ * the low levels of the tree inside the rank (nn/grad_sum.h), one all_reduce a bucket forms the
+ * top levels across ranks, once a step, while backward is still forming other gradients.  M/N -
+ * 1 micro-batches communicate nothing.  M/N a power of two gives the bits of one process, for
+ * any N. interleaved  rank r computes the micro-batches k N + r; the low levels are formed
+ * across ranks, one all_reduce a bucket and micro-batch, the top levels inside the rank.  N a
+ * power of two gives the bits of one process, for any M/N.
  *
  *     ls_ddp_begin(ddp, tape);
  *     for each micro-batch of this rank:
- *         if it is the last: ls_ddp_last_micro(ddp);
+ *         ls_ddp_no_sync(ddp, it is not the last);
  *         ls_tape_reset, forward, ls_backward, ls_ddp_end_micro(ddp);
- *     ls_ddp_finish(ddp, tape);        gradients are the sums of the whole step, on all ranks
+ *     ls_ddp_finish(ddp, tape, status);        gradients are the sums of the whole step, on all
+ * ranks
  *
  * Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
  * (arXiv:2006.15704).
@@ -30,8 +35,8 @@ typedef struct {
     double bucket_mb;   /* 0: 25 MiB */
     bool   no_overlap;  /* buckets leave after backward */
     bool   find_unused; /* parameters that no rank, or not every rank, uses are no error */
-    bool one_micro; /* every rank computes one micro-batch a step: gradients form in the buckets
-                     */
+    bool   interleaved; /* which micro-batches a rank computes, see above */
+    bool   one_micro;   /* blocks, and every rank computes one: gradients form in the buckets */
 } ls_ddp_opts;
 
 /*
@@ -44,9 +49,12 @@ LS_MUST_CHECK ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *paramet
 void                    ls_ddp_free(ls_ddp *ddp); /* NULL is allowed; frees gradients too */
 
 /* Starts a step: drops the parameters' gradients, hooks into the tape. */
-void                    ls_ddp_begin(ls_ddp *ddp, ls_tape *tape);
-/* The micro-batch to come is this rank's last of the step. */
-void                    ls_ddp_last_micro(ls_ddp *ddp);
+void ls_ddp_begin(ls_ddp *ddp, ls_tape *tape);
+
+/* Before each forward: the micro-batch to come is (not) this rank's last of the step. */
+void ls_ddp_no_sync(ls_ddp *ddp, bool on);
+
+/* After each backward.  Errors as ls_ddp_finish(), to which they are handed on. */
 LS_MUST_CHECK ls_status ls_ddp_end_micro(ls_ddp *ddp);
 
 /*
@@ -57,6 +65,9 @@ LS_MUST_CHECK ls_status ls_ddp_end_micro(ls_ddp *ddp);
  * as well.
  */
 LS_MUST_CHECK ls_status ls_ddp_finish(ls_ddp *ddp, ls_tape *tape, ls_status own);
+
+/* Which micro-batch is the k-th of this rank, of M. */
+int64_t ls_ddp_micro(const ls_ddp *ddp, int64_t micros, int64_t k);
 
 typedef struct {
     int     buckets;

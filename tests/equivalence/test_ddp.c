@@ -37,6 +37,9 @@ static const row rows[] = {
     {"four ranks, tcp", "tcp", 4, 4, 0.01, false, false, LS_AUTO, 1},
     {"four ranks, mixed", "mixed", 4, 8, 0.01, false, true, LS_AUTO, 1},
     {"threads", "threads", 3, 6, 0.001, false, false, LS_AUTO, 1},
+    {"interleaved, M/N = 3", "shm", 2, 6, 0.01, false, false, LS_AUTO, 1},
+    {"interleaved, M/N = 5", "tcp", 2, 10, 0.001, false, true, LS_AUTO, 1},
+    {"interleaved, four ranks", "threads", 4, 12, 0.01, true, false, LS_AUTO, 1},
     {"eight ranks", "shm", 8, 8, 0.01, false, false, LS_AUTO, 1},
 };
 
@@ -164,17 +167,16 @@ typedef struct {
     outcome   *out; /* [ranks], shared */
 } job;
 
-static ls_status one_step(training *t, ls_ddp *ddp, const row *r, int rank, int step)
+static ls_status one_step(training *t, ls_ddp *ddp, const row *r, int step)
 {
     int       each   = r->micros / r->ranks;
     ls_status status = LS_OK;
 
     ls_ddp_begin(ddp, t->tape);
     for (int k = 0; k < each && !status; k++) {
-        ls_tensor *loss = micro_loss(t, step, rank * each + k);
-        if (k == each - 1)
-            ls_ddp_last_micro(ddp);
-        status = ls_backward(t->tape, loss);
+        ls_ddp_no_sync(ddp, k < each - 1);
+        ls_tensor *loss = micro_loss(t, step, (int)ls_ddp_micro(ddp, r->micros, k));
+        status          = ls_backward(t->tape, loss);
         if (!status)
             status = ls_ddp_end_micro(ddp);
     }
@@ -192,12 +194,13 @@ static void train(ls_comm *world, void *context)
 
     CHECK_OK(ls_compute_start(r->threads));
     open_training(&t, r, rank == 0 ? 1337 : 1); /* the others get rank 0's */
-    ls_ddp_opts opts = {.bucket_mb  = r->bucket_mb,
-                        .no_overlap = r->no_overlap,
-                        .one_micro  = r->micros == r->ranks};
+    ls_ddp_opts opts = {.bucket_mb   = r->bucket_mb,
+                        .no_overlap  = r->no_overlap,
+                        .interleaved = (r->micros / r->ranks & (r->micros / r->ranks - 1)) != 0,
+                        .one_micro   = r->micros == r->ranks};
     CHECK_OK(ls_ddp_new(world, t.parameters, t.n, &opts, &ddp));
     for (int step = 1; step <= STEPS && ddp; step++) {
-        CHECK_OK(one_step(&t, ddp, r, rank, step));
+        CHECK_OK(one_step(&t, ddp, r, step));
         norm = update(&t, r->micros);
     }
     report(&t, norm, &j->out[rank]);
@@ -266,7 +269,7 @@ static void unused(ls_comm *world, void *context)
     }
     CHECK_OK(ls_ddp_new(world, list, 3, &(ls_ddp_opts){.find_unused = find}, &ddp));
     ls_ddp_begin(ddp, tape);
-    ls_ddp_last_micro(ddp);
+    ls_ddp_no_sync(ddp, false);
     ls_tape_reset(tape);
     ls_tensor *x = rank == 1 ? &p[0] : ls_mul(tape, &p[0], &p[1]);
     CHECK_OK(ls_backward(tape, ls_sum(tape, x)));
