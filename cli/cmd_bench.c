@@ -101,7 +101,7 @@ static ls_status time_steps(ls_trainer *t, train_result *r, double *ms, double *
             ls_trainer_set_profile(t, &r->profile);
         double    rate   = ls_measure_sgemm(SIDE, 1);
         double    start  = ls_now();
-        ls_status status = ls_trainer_step(t, &step);
+        ls_status status = ls_trainer_step(t, 0, &step);
         if (status)
             return status;
         if (i < 0)
@@ -120,7 +120,7 @@ static ls_status measure(const ls_config *cfg, train_result *r)
 {
     ls_trainer *t;
     double     *ms     = ls_calloc((size_t)r->steps * 2, sizeof *ms);
-    ls_status   status = ms ? ls_trainer_new(cfg, &t) : LS_ENOMEM;
+    ls_status   status = ms ? ls_trainer_new(cfg, &ls_ranks_alone, &t) : LS_ENOMEM;
 
     if (!status) {
         status = time_steps(t, r, ms, ms + r->steps);

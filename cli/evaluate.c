@@ -23,7 +23,9 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
 static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler,
                             int64_t sequences, ls_exact_sum *sum)
 {
-    for (int64_t q = 0; q < sequences; q += e->micro) {
+    int64_t rank = e->ranks ? e->ranks->rank : 0, size = e->ranks ? e->ranks->size : 1;
+
+    for (int64_t q = rank * e->micro; q < sequences; q += size * e->micro) {
         int64_t n = sequences - q < e->micro ? sequences - q : e->micro;
         if (e->stop && *e->stop)
             return ls_fail(LS_EINTERRUPTED, "evaluation interrupted");
@@ -51,6 +53,10 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
     bool grad     = ls_tape_set_grad(e->tape, false);
     bool training = ls_tape_set_training(e->tape, false);
     status        = sum_losses(e, &sampler, sequences, &sum);
+    if (e->ranks)
+        status = ls_ranks_agree(e->ranks, status);
+    if (!status && e->ranks)
+        status = ls_ranks_sum(e->ranks, &sum, NULL, 0);
     ls_tape_set_grad(e->tape, grad);
     ls_tape_set_training(e->tape, training);
     ls_tape_reset(e->tape);

@@ -4,6 +4,7 @@
 #ifndef LS_CLI_EVALUATE_H
 #define LS_CLI_EVALUATE_H
 
+#include "cli/ranks.h"
 #include "data/sampler.h"
 #include "nn/module.h"
 
@@ -19,6 +20,7 @@ typedef struct {
     int64_t             micro; /* sequences of a micro-batch; the last one is ragged */
     int64_t             limit; /* sequences at most; 0: all whole ones */
     const volatile int *stop;  /* non-zero ends it with EINTERRUPTED; NULL: never */
+    const ls_ranks     *ranks; /* share the micro-batches; NULL: this process has all of them */
 } ls_evaluation;
 
 /*

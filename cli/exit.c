@@ -11,6 +11,8 @@ int ls_exit_status(ls_status status)
         return 0;
     if (status == LS_ECONFIG || status == LS_EUNSUPPORTED)
         return 2;
+    if (status == LS_EWORLD)
+        return 3;
     return status == LS_EINTERRUPTED ? 130 : 1;
 }
 

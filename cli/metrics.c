@@ -77,15 +77,18 @@ static void end_line(ls_metrics *m)
 
 void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
 {
-    number loss, lr, norm, speed, ms;
+    number loss, lr, norm, speed, ms, comm, exposed;
 
     if (!m || !m->file)
         return;
     fprintf(m->file, "{\"step\":%lld,\"loss\":%s,\"lr\":%s,\"grad_norm\":%s,\"tokens\":%lld,",
             (long long)l->step.step, print(l->step.loss, &loss), print(l->step.lr, &lr),
             print(l->step.grad_norm, &norm), (long long)l->tokens);
-    fprintf(m->file, "\"tokens_per_s\":%s,\"step_ms\":%s,\"comm_ms\":0,\"comm_exposed_ms\":0,",
-            print(l->tokens_per_s, &speed), print(l->step_ms, &ms));
+    fprintf(m->file,
+            "\"tokens_per_s\":%s,\"step_ms\":%s,\"comm_ms\":%s,\"comm_exposed_ms\":%s,",
+            print(l->tokens_per_s, &speed), print(l->step_ms, &ms),
+            print((double)l->step.comm_ns / 1e6, &comm),
+            print((double)l->step.exposed_ns / 1e6, &exposed));
     fprintf(m->file,
             "\"mem\":{\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,"
             "\"comm\":%lld,\"peak\":%lld,\"rss\":%lld}}\n",

@@ -20,6 +20,7 @@
 
 typedef struct {
     const ls_config *cfg;
+    ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
     ls_metrics      *metrics; /* NULL with log.jsonl false */
@@ -44,6 +45,12 @@ static void on_signal(int number)
     stop   = 1;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+}
+
+/* Alone: as soon as a signal came.  In a job: when a step has told all ranks of it. */
+static bool is_stopping(const run *r)
+{
+    return r->ranks.world ? r->last.signal != 0 : stop != 0;
 }
 
 static void catch_signals(void)
@@ -91,6 +98,13 @@ static ls_status open_log(run *r)
     return status;
 }
 
+/* The other ranks say nothing and write nothing. */
+static ls_status open_nothing(run *r)
+{
+    r->log = ls_log_new(NULL, LS_LOG_ERROR);
+    return r->log ? LS_OK : LS_ENOMEM;
+}
+
 static ls_status open_files(run *r)
 {
     const ls_config *cfg = r->cfg;
@@ -113,6 +127,25 @@ static ls_status open_files(run *r)
     return status;
 }
 
+static void say_ranks(run *r)
+{
+    const ls_config *cfg = r->cfg;
+    int              n   = r->ranks.size;
+
+    ls_log_info(r->log, "ranks: %d over %s, %s, %d bucket%s, micro-batches %s", n,
+                ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer),
+                ls_trainer_buckets(r->trainer), ls_trainer_buckets(r->trainer) == 1 ? "" : "s",
+                ls_ranks_interleave(cfg, n)
+                    ? "interleaved, so one all_reduce a bucket and micro-batch"
+                    : "in blocks");
+    if (!ls_ranks_are_canonical(cfg, n))
+        ls_log_warning(r->log,
+                       "neither %d ranks nor their micro-batches each are a power of two: this "
+                       "run repeats its "
+                       "bits on %d ranks, but not those of one process",
+                       n, n);
+}
+
 static void say_hello(run *r)
 {
     const ls_config  *cfg  = r->cfg;
@@ -131,6 +164,8 @@ static void say_hello(run *r)
         "%lld; %lld steps",
         (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
         (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
+    if (r->ranks.world)
+        say_ranks(r);
 }
 
 /* A terminal that can take back what stands in its last line. */
@@ -147,7 +182,7 @@ static void start_progress(run *r)
 
     r->progress = (ls_progress){
         .log        = r->log,
-        .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE,
+        .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE || r->ranks.rank,
         .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && is_terminal(),
         .first      = 1,
         .last       = cfg->run.steps,
@@ -177,22 +212,47 @@ static bool is_logged(const run *r)
 {
     int64_t step = r->last.step;
 
-    return step % r->cfg->log.every == 0 || step == 1 || step == r->cfg->run.steps || stop;
+    return step % r->cfg->log.every == 0 || step == 1 || step == r->cfg->run.steps ||
+           is_stopping(r);
 }
 
-static void report_step(run *r)
+/* What is the largest over ranks is what a step needs. */
+static ls_status largest_of_ranks(const run *r, ls_metrics_line *l)
+{
+    enum { VALUES = LS_MEM_COUNT + 4 };
+    int64_t *peak = l->mem.peak, values[VALUES];
+
+    memcpy(values, peak, LS_MEM_COUNT * sizeof *peak);
+    values[LS_MEM_COUNT]     = l->mem.total_peak;
+    values[LS_MEM_COUNT + 1] = l->rss;
+    values[LS_MEM_COUNT + 2] = l->step.comm_ns;
+    values[LS_MEM_COUNT + 3] = l->step.exposed_ns;
+    ls_status status         = ls_ranks_max(&r->ranks, values, VALUES);
+    memcpy(peak, values, LS_MEM_COUNT * sizeof *peak);
+    l->mem.total_peak  = values[LS_MEM_COUNT];
+    l->rss             = values[LS_MEM_COUNT + 1];
+    l->step.comm_ns    = values[LS_MEM_COUNT + 2];
+    l->step.exposed_ns = values[LS_MEM_COUNT + 3];
+    return status;
+}
+
+static ls_status report_step(run *r)
 {
     bool            logged = is_logged(r);
     double          now    = ls_now();
     ls_metrics_line line   = line_of(r, now);
+    ls_status       status = logged ? largest_of_ranks(r, &line) : LS_OK;
 
+    if (status)
+        return status;
     ls_progress_step(&r->progress, &line, logged);
     if (!logged)
-        return;
+        return LS_OK;
     ls_metrics_step(r->metrics, &line);
     r->logged    = r->last.step;
     r->logged_at = now;
     look_after_logs(r);
+    return LS_OK;
 }
 
 static ls_status validate(run *r)
@@ -224,15 +284,15 @@ static ls_status take_steps(run *r)
 {
     ls_status status = LS_OK;
 
-    while (r->last.step < r->cfg->run.steps && !stop && !status) {
+    while (r->last.step < r->cfg->run.steps && !is_stopping(r) && !status) {
         ls_step_result step;
-        status = ls_trainer_step(r->trainer, &step);
+        status = ls_trainer_step(r->trainer, caught, &step);
         if (status)
             break;
         r->last = step;
         r->tokens += r->last.tokens;
-        report_step(r);
-        if (validation_is_due(r))
+        status = report_step(r);
+        if (!status && validation_is_due(r))
             status = validate(r);
     }
     ls_progress_clear(&r->progress);
@@ -240,10 +300,9 @@ static ls_status take_steps(run *r)
 }
 
 /* A signal that came after the last step's report. */
-static void report_late(run *r)
+static ls_status report_late(run *r)
 {
-    if (r->logged < r->last.step)
-        report_step(r);
+    return r->logged < r->last.step ? report_step(r) : LS_OK;
 }
 
 /* Parameters and summary of the last step, also after a signal or a failed step. */
@@ -255,8 +314,8 @@ static ls_status finish(run *r)
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
                                .val_loss       = r->val_loss,
-                               .world_size     = 1,
-                               .strategy       = "single",
+                               .world_size     = r->ranks.size,
+                               .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,
                                .tokens         = r->tokens};
     ls_status        status = path ? ls_trainer_save(r->trainer, path) : LS_ENOMEM;
@@ -279,7 +338,7 @@ static ls_status rescue(run *r, ls_status failure)
 {
     char message[1024];
 
-    if (!r->last.step)
+    if (!r->last.step || r->ranks.rank)
         return failure;
     snprintf(message, sizeof message, "%s", ls_error_message());
     if (finish(r))
@@ -290,22 +349,24 @@ static ls_status rescue(run *r, ls_status failure)
 
 static ls_status train(run *r)
 {
-    ls_status status = ls_trainer_new(r->cfg, &r->trainer);
+    ls_status status = ls_trainer_new(r->cfg, &r->ranks, &r->trainer);
 
     if (status)
         return ls_blame_config(status);
-    if (stop)
+    if (stop && !r->ranks.world)
         return LS_OK; /* nothing was written yet, and nothing will be */
-    status = open_files(r);
+    status = ls_ranks_agree(&r->ranks, r->ranks.rank ? open_nothing(r) : open_files(r));
     if (status)
         return status;
-    say_hello(r);
+    if (!r->ranks.rank)
+        say_hello(r);
     start_progress(r);
     status = take_steps(r);
     if (status)
         return rescue(r, status);
-    report_late(r);
-    status = finish(r);
+    status = report_late(r);
+    if (!status && !r->ranks.rank)
+        status = finish(r);
     look_after_logs(r);
     return !status && r->lost ? ls_fail(r->lost, "%s", r->lost_text) : status;
 }
@@ -324,7 +385,9 @@ ls_status ls_train(const ls_config *cfg, int *signal)
 {
     run r = {.cfg = cfg};
     catch_signals();
-    ls_status status = ls_start_compute(cfg);
+    ls_status status = ls_ranks_join(cfg, &r.ranks);
+    if (!status)
+        status = ls_start_compute(cfg);
     if (!status)
         status = train(&r);
     if (status)
@@ -332,8 +395,9 @@ ls_status ls_train(const ls_config *cfg, int *signal)
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);
+    *signal = r.ranks.world ? r.last.signal : caught;
+    ls_ranks_leave(&r.ranks);
     ls_stop_compute();
-    *signal = caught;
     return status;
 }
 

@@ -4,24 +4,29 @@
 #include "cli/trainer.h"
 
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
 #include "cli/model.h"
 #include "core/exact_sum.h"
+#include "dist/ddp.h"
 #include "nn/grad_sum.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
     const ls_config *cfg;
+    const ls_ranks  *ranks;
     ls_dataset       data;
     ls_module       *model;
     ls_named_tensor *parameters;
     int              n;
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
-    ls_grad_sum     *grads;
+    ls_grad_sum     *grads; /* one of these two */
+    ls_ddp          *ddp;
     ls_tape         *tape;
     ls_sampler       sampler;
 };
@@ -54,13 +59,28 @@ static ls_status make_model(ls_trainer *t)
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
-    t->grads     = ls_grad_sum_new(t->parameters, t->n);
     t->tape      = ls_tape_new();
     t->schedule  = ls_schedule_of(t->cfg);
-    return t->optimizer && t->grads && t->tape ? LS_OK : LS_ENOMEM;
+    return t->optimizer && t->tape ? LS_OK : LS_ENOMEM;
 }
 
-ls_status ls_trainer_new(const ls_config *cfg, ls_trainer **trainer)
+/* Who joins the micro-batches' gradients. */
+static ls_status make_sums(ls_trainer *t)
+{
+    const ls_config *cfg  = t->cfg;
+    ls_ddp_opts      opts = {.bucket_mb   = cfg->parallel.bucket_mb,
+                             .no_overlap  = !cfg->parallel.overlap,
+                             .find_unused = cfg->parallel.find_unused,
+                             .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
+                             .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
+
+    if (t->ranks->world)
+        return ls_ddp_new(t->ranks->world, t->parameters, t->n, &opts, &t->ddp);
+    t->grads = ls_grad_sum_new(t->parameters, t->n);
+    return t->grads ? LS_OK : LS_ENOMEM;
+}
+
+ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
 {
     ls_trainer *t = ls_calloc(1, sizeof *t);
 
@@ -68,9 +88,13 @@ ls_status ls_trainer_new(const ls_config *cfg, ls_trainer **trainer)
     if (!t)
         return LS_ENOMEM;
     t->cfg           = cfg;
+    t->ranks         = ranks;
     ls_status status = load_data(t);
     if (!status)
         status = make_model(t);
+    status = ls_ranks_agree(ranks, status);
+    if (!status)
+        status = make_sums(t);
     if (status) {
         ls_trainer_free(t);
         return status;
@@ -85,6 +109,7 @@ void ls_trainer_free(ls_trainer *t)
         return;
     ls_tape_free(t->tape);
     ls_grad_sum_free(t->grads);
+    ls_ddp_free(t->ddp);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
     ls_module_free(t->model);
@@ -105,20 +130,36 @@ static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
                          cfg->batch.micro);
 }
 
+/* Micro-batch k of this rank. */
+static ls_status run_micro(ls_trainer *t, int64_t done, int64_t k, int64_t each,
+                           ls_exact_sum *loss)
+{
+    int64_t micros = t->cfg->batch.global / t->cfg->batch.micro;
+
+    if (t->ddp)
+        ls_ddp_no_sync(t->ddp, k < each - 1);
+    ls_tensor *l      = micro_loss(t, done, t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k);
+    ls_status  status = ls_backward(t->tape, l);
+    if (!status)
+        status = t->ddp ? ls_ddp_end_micro(t->ddp) : ls_grad_sum_end_micro(t->grads);
+    if (!status)
+        ls_exact_sum_add(loss, ls_item(l));
+    return status;
+}
+
 static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
 {
-    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
+    int64_t   each   = t->cfg->batch.global / t->cfg->batch.micro / t->ranks->size;
     ls_status status = LS_OK;
 
-    ls_grad_sum_begin(t->grads, t->tape);
-    for (int64_t m = 0; m < micros && !status; m++) {
-        ls_tensor *l = micro_loss(t, done, m);
-        status       = ls_backward(t->tape, l);
-        if (!status)
-            status = ls_grad_sum_end_micro(t->grads);
-        if (!status)
-            ls_exact_sum_add(loss, ls_item(l));
-    }
+    if (t->ddp)
+        ls_ddp_begin(t->ddp, t->tape);
+    else
+        ls_grad_sum_begin(t->grads, t->tape);
+    for (int64_t k = 0; k < each && !status; k++)
+        status = run_micro(t, done, k, each, loss);
+    if (t->ddp)
+        return ls_ddp_finish(t->ddp, t->tape, status);
     ls_grad_sum_finish(t->grads, t->tape);
     return status;
 }
@@ -193,17 +234,27 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
                    s.name ? s.name : "");
 }
 
+/* The first of this rank's micro-batches that is not finite. */
+static ls_status blame_micros(ls_trainer *t, int64_t done)
+{
+    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
+    ls_status status = LS_OK;
+
+    for (int64_t k = 0; k < micros / t->ranks->size && !status; k++)
+        status = blame_micro(t, done, t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k);
+    return status;
+}
+
 /* The step is a pure function, so it is computed once more, with a look at everything. */
 static ls_status blame(ls_trainer *t, int64_t done)
 {
-    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
     ls_status status = blame_parameters(t, done + 1);
 
     for (int i = 0; i < t->n; i++)
         ls_tensor_zero_grad(
             t->parameters[i].tensor); /* the step's sum, to which backward would add */
-    for (int64_t m = 0; m < micros && !status; m++)
-        status = blame_micro(t, done, m);
+    if (!status)
+        status = ls_ranks_agree(t->ranks, blame_micros(t, done));
     if (status)
         return status;
     return ls_fail(
@@ -212,7 +263,25 @@ static ls_status blame(ls_trainer *t, int64_t done)
         (long long)done + 1);
 }
 
-ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
+/* Losses and signals of all ranks, and their one opinion of the latter. */
+static ls_status gather_step(ls_trainer *t, int caught, ls_exact_sum *loss, ls_step_result *r)
+{
+    int64_t   flags[2] = {caught == SIGINT, caught && caught != SIGINT};
+    ls_status status   = ls_ranks_sum(t->ranks, loss, flags, 2);
+
+    if (!t->ranks->world)
+        r->signal = caught;
+    else
+        r->signal = flags[1] ? SIGTERM : flags[0] ? SIGINT : 0;
+    if (t->ddp) {
+        ls_ddp_stats stats = ls_ddp_get_stats(t->ddp);
+        r->comm_ns         = stats.comm_ns;
+        r->exposed_ns      = stats.exposed_ns;
+    }
+    return status;
+}
+
+ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
 {
     int64_t      done  = ls_optimizer_steps(t->optimizer);
     double       count = (double)(t->cfg->batch.global * t->cfg->model.context);
@@ -220,16 +289,17 @@ ls_status ls_trainer_step(ls_trainer *t, ls_step_result *r)
 
     ls_exact_sum_init(&loss);
     ls_exact_sum_init(&squares);
+    *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
+    if (!status)
+        status = gather_step(t, caught, &loss, r);
     if (!status)
         status = ls_grad_squares(t->parameters, t->n, &squares);
     if (status)
         return ls_fail_in(status, "step %lld", (long long)done + 1);
-    *r = (ls_step_result){.step      = done + 1,
-                          .loss      = ls_exact_sum_round(&loss) / count,
-                          .lr        = ls_schedule_lr(&t->schedule, done + 1),
-                          .grad_norm = ls_grad_norm(&squares, count),
-                          .tokens    = (int64_t)count};
+    r->loss      = ls_exact_sum_round(&loss) / count;
+    r->lr        = ls_schedule_lr(&t->schedule, done + 1);
+    r->grad_norm = ls_grad_norm(&squares, count);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm))
         return blame(t, done);
     ls_optimizer_set_lr(t->optimizer, r->lr);
@@ -252,7 +322,8 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int
                        .context = t->cfg->model.context,
                        .micro   = t->cfg->batch.micro,
                        .limit   = batches * t->cfg->batch.global,
-                       .stop    = stop};
+                       .stop    = t->ranks->world ? NULL : stop, /* all ranks or none */
+                       .ranks   = t->ranks};
 
     return ls_evaluate(&e, loss, NULL);
 }
@@ -260,15 +331,18 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int
 ls_status ls_trainer_save(const ls_trainer *t, const char *path)
 {
     char *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
-    char *step       = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
+    char *step = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
+    char  world[16];
     ls_status status = LS_ENOMEM;
+
+    snprintf(world, sizeof world, "%d", t->ranks->size);
 
     if (config && tokenizer && step) {
         ls_st_metadata pairs[] = {{"config", config},
                                   {"tokenizer", tokenizer},
                                   {"step", step},
-                                  {"strategy", "single"},
-                                  {"world_size", "1"}};
+                                  {"strategy", ls_trainer_strategy(t)},
+                                  {"world_size", world}};
         status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs,
                                                 sizeof pairs / sizeof *pairs);
     }
@@ -290,6 +364,16 @@ ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
     return ls_state_sha256(&(ls_training_state){t->parameters, (size_t)t->n, moments, (size_t)n,
                                                 ls_optimizer_steps(t->optimizer)},
                            state);
+}
+
+const char *ls_trainer_strategy(const ls_trainer *t)
+{
+    return t->ddp ? "ddp" : "single";
+}
+
+int ls_trainer_buckets(const ls_trainer *t)
+{
+    return t->ddp ? ls_ddp_get_stats(t->ddp).buckets : 0;
 }
 
 void ls_trainer_set_profile(ls_trainer *t, ls_profile *profile)

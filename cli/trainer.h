@@ -9,6 +9,7 @@
 
 #include "autograd/profile.h"
 #include "cli/config.h"
+#include "cli/ranks.h"
 #include "core/sha256.h"
 #include "data/dataset.h"
 #include "nn/module.h"
@@ -20,18 +21,27 @@ typedef struct {
     double  loss; /* mean over the step's tokens, before the update */
     double  lr;
     double  grad_norm; /* of the mean loss's gradient, before clipping */
-    int64_t tokens;    /* that counted, in this step */
+    int64_t tokens;    /* that counted, in this step, on all ranks */
+    int     signal;    /* that a rank has caught (ls_trainer_step); 0: none */
+    int64_t comm_ns,
+        exposed_ns; /* communication of this rank, and what of it the step waited for */
 } ls_step_result;
 
-/* Loads data and makes the model; cfg is borrowed.  On failure *trainer is NULL. */
-LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, ls_trainer **trainer);
+/*
+ * Loads data and makes the model; cfg and ranks are borrowed.  With several ranks all call it,
+ * and all fail alike.  On failure *trainer is NULL.
+ */
+LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks,
+                                       ls_trainer **trainer);
 void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed */
 
 /*
- * Takes the next step.  ENOTFINITE, before anything is updated, for a loss or gradient that
- * is not finite: names step, micro-batch and parameter.
+ * Takes the next step.  `caught` is a signal that this rank has seen, 0 for none; the result
+ * has the one that any rank has.  ENOTFINITE, before anything is updated, for a loss or
+ * gradient that is not finite: names step, micro-batch and parameter.
  */
-LS_MUST_CHECK ls_status ls_trainer_step(ls_trainer *trainer, ls_step_result *result);
+LS_MUST_CHECK ls_status ls_trainer_step(ls_trainer *trainer, int caught,
+                                        ls_step_result *result);
 
 bool ls_trainer_has_validation(const ls_trainer *trainer);
 
@@ -52,6 +62,12 @@ LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params
 
 /* Adds the operators' times to profile from here on; NULL: no longer. */
 void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
+
+/* "single" or "ddp". */
+const char *ls_trainer_strategy(const ls_trainer *trainer);
+
+/* Buckets of DDP; 0 without. */
+int ls_trainer_buckets(const ls_trainer *trainer);
 
 int64_t           ls_trainer_vocab_size(const ls_trainer *trainer);
 int64_t           ls_trainer_parameter_count(const ls_trainer *trainer);

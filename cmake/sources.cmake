@@ -159,6 +159,7 @@ set(LS_CLI_SOURCES
   cli/model.c
   cli/open_checkpoint.c
   cli/progress.c
+  cli/ranks.c
   cli/run_dir.c
   cli/train.c
   cli/trainer.c

@@ -23,7 +23,8 @@
     X(EINTERRUPTED, "interrupted")             \
     X(EMISMATCH, "ranks disagree")             \
     X(EPEER, "a peer is gone")                 \
-    X(ETIMEOUT, "timed out")
+    X(ETIMEOUT, "timed out")                   \
+    X(EWORLD, "this number of ranks does not fit")
 
 typedef enum {
 #define X(name, text) LS_##name,

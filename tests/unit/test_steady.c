@@ -97,7 +97,7 @@ static bool take_steps(ls_trainer *t, int n)
     bool           ok = true;
 
     for (int i = 0; i < n && ok; i++)
-        ok = CHECK_OK(ls_trainer_step(t, &step));
+        ok = CHECK_OK(ls_trainer_step(t, 0, &step));
     return ok && CHECK_OK(ls_trainer_validate(t, 2, NULL, &loss));
 }
 
@@ -123,7 +123,7 @@ static void steps_ask_for_nothing(const row *r)
              __FILE__);
     if (!CHECK_OK(ls_config_parse(&cfg, text, "steady.json", NULL, 0)))
         return;
-    if (CHECK_OK(ls_trainer_new(&cfg, &t)) && take_steps(t, WARM_UP)) {
+    if (CHECK_OK(ls_trainer_new(&cfg, &ls_ranks_alone, &t)) && take_steps(t, WARM_UP)) {
         int64_t calls = allocations;
         CHECK(some_steps_fault_not(t));
         CHECK(allocations == calls);

@@ -59,10 +59,10 @@ static ls_status session(const ls_config *cfg, const char *path, char state[LS_S
     ls_step_result r;
     double         loss;
     char           params[LS_SHA256_HEX];
-    ls_status      status = ls_trainer_new(cfg, &t);
+    ls_status      status = ls_trainer_new(cfg, &ls_ranks_alone, &t);
 
     for (int i = 0; i < 2 && !status; i++)
-        status = ls_trainer_step(t, &r);
+        status = ls_trainer_step(t, 0, &r);
     if (!status)
         status = ls_trainer_validate(t, 0, NULL, &loss);
     if (!status)
@@ -119,16 +119,16 @@ static void test_failed_step(int style)
 
     TEST_ROW("a failed step, taken again");
     parse(&cfg, styles[style].sets, NULL);
-    if (!test_status(ls_trainer_new(&cfg, &t), __FILE__, __LINE__, "new"))
+    if (!test_status(ls_trainer_new(&cfg, &ls_ranks_alone, &t), __FILE__, __LINE__, "new"))
         return;
-    CHECK_OK(ls_trainer_step(t, &want));
+    CHECK_OK(ls_trainer_step(t, 0, &want));
     CHECK_OK(ls_trainer_hashes(t, params[0], state[0]));
     ls_trainer_free(t);
-    CHECK_OK(ls_trainer_new(&cfg, &t));
+    CHECK_OK(ls_trainer_new(&cfg, &ls_ranks_alone, &t));
     CHECK_OK(ls_trainer_hashes(t, params[1], state[1]));
     for (int64_t n = 0; status && n < MOST_ALLOCATIONS; n++) {
         ls_alloc_fail_after(n);
-        status = ls_trainer_step(t, &r);
+        status = ls_trainer_step(t, 0, &r);
         ls_alloc_fail_after(-1);
         CHECK_OK(ls_trainer_hashes(t, params[2], state[2]));
         CHECK(!strcmp(state[2], state[status ? 1 : 0]));
@@ -197,9 +197,9 @@ static void test_not_finite(size_t row)
     strcpy(path, temp_path("poison.safetensors"));
     parse(&cfg, (const char *const[8]){"model.tie_embeddings=false"}, init);
     write_poisoned(&cfg, poisoned[row].poisons, path);
-    CHECK_OK(ls_trainer_new(&cfg, &t));
+    CHECK_OK(ls_trainer_new(&cfg, &ls_ranks_alone, &t));
     CHECK_OK(ls_trainer_hashes(t, params[0], state[0]));
-    ls_status status = ls_trainer_step(t, &r);
+    ls_status status = ls_trainer_step(t, 0, &r);
     for (int k = 0; k < 2 && poisoned[row].texts[k]; k++)
         CHECK_FAILS(status, LS_ENOTFINITE, poisoned[row].texts[k]);
     CHECK_OK(ls_trainer_hashes(t, params[1], state[1]));

@@ -1,0 +1,177 @@
+/*
+ * ranks.c - joining a job, and agreeing in it.
+ */
+#include "cli/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/kernels/gemm.h"
+#include "dist/comm/rendezvous.h"
+
+const ls_ranks ls_ranks_alone = {.size = 1};
+
+static bool is_power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+static int64_t each_of(const ls_config *cfg, int size)
+{
+    return cfg->batch.global / cfg->batch.micro / size;
+}
+
+bool ls_ranks_interleave(const ls_config *cfg, int size)
+{
+    return !is_power_of_two(each_of(cfg, size)) && is_power_of_two(size);
+}
+
+bool ls_ranks_are_canonical(const ls_config *cfg, int size)
+{
+    return is_power_of_two(each_of(cfg, size)) || is_power_of_two(size);
+}
+
+/* "1, 2, 4" */
+static void worlds_that_fit(int64_t micros, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int64_t n = 1; n <= micros && used + 24 < size; n++)
+        if (micros % n == 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? ", " : "",
+                                     (long long)n);
+}
+
+ls_status ls_ranks_check(const ls_config *cfg, int size)
+{
+    int64_t micros = cfg->batch.global / cfg->batch.micro;
+    char    fit[200];
+
+    if (size > 1 && cfg->parallel.strategy == LS_CFG_STRATEGY_SINGLE)
+        return ls_fail(LS_ECONFIG, "parallel.strategy \"single\" with %d ranks", size);
+    if (micros % size == 0)
+        return LS_OK;
+    worlds_that_fit(micros, fit, sizeof fit);
+    return ls_fail(LS_EWORLD,
+                   "%d ranks do not divide the %lld micro-batches of a step (batch.global %lld "
+                   "/ batch.micro %lld); "
+                   "these would do: %s",
+                   size, (long long)micros, (long long)cfg->batch.global,
+                   (long long)cfg->batch.micro, fit);
+}
+
+/* From the watch thread: the main thread may be deep in a product.  One line, and out. */
+static void on_event(void *context, ls_comm_event event, const char *text)
+{
+    char line[600];
+
+    (void)context;
+    int n = snprintf(line, sizeof line, "lockstep: %s: %s\n",
+                     event == LS_EVENT_WARNING ? "warning" : "error", text);
+    if (n > 0)
+        (void)!write(STDERR_FILENO, line,
+                     (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    if (event == LS_EVENT_FAILURE)
+        _exit(1);
+}
+
+static ls_join_opts join_opts(const ls_config *cfg)
+{
+    static const char *const backends[] = {"auto", "shm", "tcp", "mpi"};
+
+    return (ls_join_opts){.backend     = backends[cfg->parallel.backend],
+                          .algorithm   = (ls_algorithm)cfg->parallel.algorithm,
+                          .fast        = cfg->run.determinism == LS_CFG_DETERMINISM_FAST,
+                          .timeout_s   = cfg->parallel.timeout_s,
+                          .fingerprint = ls_blas_describe(),
+                          .event       = on_event};
+}
+
+ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
+{
+    ls_launch_env      env;
+    ls_join_opts       join   = join_opts(cfg);
+    ls_rendezvous_opts meet   = {.interface = cfg->parallel.interface,
+                                 .timeout_s = cfg->parallel.timeout_s};
+    ls_status          status = ls_launch_env_read(&env);
+
+    *ranks = ls_ranks_alone;
+    if (!status)
+        status = ls_ranks_check(cfg, env.world);
+    if (status || env.world == 1)
+        return status;
+    if (cfg->parallel.port_range.count == 2) {
+        meet.ports[0] = (int)cfg->parallel.port_range.item[0];
+        meet.ports[1] = (int)cfg->parallel.port_range.item[1];
+    }
+    status = ls_world_join(&join, &meet, &ranks->world);
+    if (status)
+        return status;
+    ranks->rank = ls_comm_rank(ranks->world);
+    ranks->size = ls_comm_size(ranks->world);
+    return LS_OK;
+}
+
+void ls_ranks_leave(ls_ranks *ranks)
+{
+    ls_comm_free(ranks->world);
+    *ranks = ls_ranks_alone;
+}
+
+ls_status ls_ranks_sum(const ls_ranks *ranks, ls_exact_sum *s, int64_t *flags, int n)
+{
+    struct {
+        ls_exact_sum sum;
+        int64_t      flags[LS_RANKS_FLAGS];
+    } all;
+
+    if (!ranks->world)
+        return LS_OK;
+    ls_exact_sum_carry(s);
+    all.sum = *s;
+    memset(all.flags, 0, sizeof all.flags);
+    if (n)
+        memcpy(all.flags, flags, (size_t)n * sizeof *flags);
+    ls_status status = ls_comm_all_reduce(ranks->world, &all, &all,
+                                          LS_EXACT_WORDS + LS_RANKS_FLAGS, LS_I64, LS_SUM);
+    if (status)
+        return status;
+    *s = all.sum;
+    if (n)
+        memcpy(flags, all.flags, (size_t)n * sizeof *flags);
+    return LS_OK;
+}
+
+ls_status ls_ranks_max(const ls_ranks *ranks, int64_t *values, int n)
+{
+    return ranks->world ? ls_comm_all_reduce(ranks->world, values, values, n, LS_I64, LS_MAX)
+                        : LS_OK;
+}
+
+typedef struct {
+    int64_t status;
+    char    text[504];
+} verdict;
+
+ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own)
+{
+    verdict mine = {.status = (int64_t)own}, *all;
+
+    if (!ranks->world)
+        return own;
+    if (own)
+        snprintf(mine.text, sizeof mine.text, "%s", ls_error_message());
+    all = ls_calloc((size_t)ranks->size, sizeof *all);
+    if (!all)
+        return LS_ENOMEM;
+    ls_status status = ls_comm_all_gather(ranks->world, all, &mine, sizeof mine, LS_U8);
+    for (int r = 0; r < ranks->size && !status; r++)
+        if (all[r].status)
+            status = ls_fail((ls_status)all[r].status, "%.500s", all[r].text);
+    free(all);
+    return status;
+}

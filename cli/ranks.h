@@ -1,0 +1,55 @@
+/*
+ * ranks.h - what this process is in its job: one rank of several, or alone.
+ *
+ * Only rank 0 prints and writes files.  All ranks decide alike, because what they decide on has
+ * been agreed: sums of losses, signals, failures.
+ */
+#ifndef LS_CLI_RANKS_H
+#define LS_CLI_RANKS_H
+
+#include "cli/config.h"
+#include "core/exact_sum.h"
+#include "dist/comm/comm.h"
+
+typedef struct {
+    ls_comm *world; /* NULL with one rank */
+    int      rank, size;
+} ls_ranks;
+
+/* One process that is no rank. */
+extern const ls_ranks ls_ranks_alone;
+
+/*
+ * Joins the job that the environment names; alone without one.  ECONFIG where the config does
+ * not allow more than one rank, EWORLD (exit 3) where this number of ranks does not fit the
+ * batch, with the numbers that would.
+ */
+LS_MUST_CHECK ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks);
+void                    ls_ranks_leave(ls_ranks *ranks);
+
+/* The checks of the above for a world of `size`. */
+LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
+
+/* Does each rank compute a row of neighbouring micro-batches, or every size-th one?
+ * (dist/ddp.h) */
+bool ls_ranks_interleave(const ls_config *cfg, int size);
+
+/* Are the bits of a run on so many ranks those of one process? */
+bool ls_ranks_are_canonical(const ls_config *cfg, int size);
+
+enum { LS_RANKS_FLAGS = 8 };
+
+/* Over all ranks: the sum of s, and of each flag. */
+LS_MUST_CHECK ls_status ls_ranks_sum(const ls_ranks *ranks, ls_exact_sum *s, int64_t *flags,
+                                     int n);
+
+/* Over all ranks: the largest of each value. */
+LS_MUST_CHECK ls_status ls_ranks_max(const ls_ranks *ranks, int64_t *values, int n);
+
+/*
+ * Over all ranks: the failure of the lowest rank that has one becomes everybody's, with its
+ * text.  LS_OK where none has.
+ */
+LS_MUST_CHECK ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own);
+
+#endif
