@@ -204,6 +204,12 @@ static bool says(const ls_json *node, const char *json)
     return !strncmp(json + 1, node->text, n) && !strcmp(json + 1 + n, "\"");
 }
 
+static bool is_also(const config_key *key, const ls_json *node)
+{
+    return (key->also[0] && !strcmp(node->text, key->also[0])) ||
+           (key->also[1] && !strcmp(node->text, key->also[1]));
+}
+
 static void check_later(loader *l)
 {
     for (int i = 0; i < ls__config_n_keys; i++) {
@@ -212,7 +218,7 @@ static void check_later(loader *l)
 
         if (!key->later || !source->node || says(source->node, key->standard))
             continue;
-        if (key->also && !strcmp(source->node->text, key->also))
+        if (is_also(key, source->node))
             continue;
         l->later++;
         ls__config_problem(&l->problems, source, "%s: %.*s is not in this version", key->path,

@@ -77,8 +77,11 @@ static void write_row(FILE *file, const config_key *key)
     fputs(" | ", file);
     write_default(file, key);
     fprintf(file, " | %s", key->doc);
-    if (key->later && key->also)
-        fprintf(file, " *In this version: `%s` and `\"%s\"`.*", key->standard, key->also);
+    if (key->later && key->also[1])
+        fprintf(file, " *In this version: `%s`, `\"%s\"` and `\"%s\"`.*", key->standard,
+                key->also[0], key->also[1]);
+    else if (key->later && key->also[0])
+        fprintf(file, " *In this version: `%s` and `\"%s\"`.*", key->standard, key->also[0]);
     else if (key->later)
         fprintf(file, " *In this version: `%s`.*", key->standard);
     fputs(" |\n", file);
@@ -253,8 +256,8 @@ static void schema_key(FILE *file, const config_key *key, const char *name, int 
         write_plain(file, text);
     } else if (key->later) {
         fprintf(file, "\"%s are not in this version\"",
-                key->also ? "most values other than the default"
-                          : "values other than the default");
+                key->also[0] ? "most values other than the default"
+                             : "values other than the default");
     }
     fprintf(file, "\n%*s}", indent, "");
 }

@@ -35,7 +35,7 @@ typedef struct {
     const char *const *choices; /* ends with NULL */
     const char        *only;    /* model.type that it belongs to; NULL: any */
     bool               later;   /* values other than the default are not in this version ... */
-    const char        *also;    /* ... but for this one, which is */
+    const char        *also[2]; /* ... but for these, which are */
     const char        *doc;
 } config_key;
 

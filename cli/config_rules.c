@@ -7,6 +7,7 @@
 #include "cli/config_impl.h"
 #include "core/alloc.h"
 #include "core/thread.h"
+#include "dist/comm/rendezvous.h"
 
 static bool given(const config_source *sources, const char *path)
 {
@@ -64,6 +65,15 @@ static char *name_of_file(const char *file)
     return ls_sprintf("%.*s", (int)n, base);
 }
 
+/* Ranks of one host share its cores. */
+static int cores_of_a_rank(void)
+{
+    ls_launch_env env;
+    int           ranks = ls_launch_env_read(&env) || env.local_world < 1 ? 1 : env.local_world;
+
+    return ls_cpu_count() > ranks ? ls_cpu_count() / ranks : 1;
+}
+
 static ls_status compute_run(ls_config *cfg, const config_source *sources, const char *name)
 {
     if (!given(sources, "run.name") && !(cfg->run.name = name_of_file(name)))
@@ -71,7 +81,7 @@ static ls_status compute_run(ls_config *cfg, const config_source *sources, const
     if (!given(sources, "run.dir") && !(cfg->run.dir = ls_sprintf("runs/%s", cfg->run.name)))
         return LS_ENOMEM;
     if (!given(sources, "run.threads"))
-        cfg->run.threads = ls_cpu_count();
+        cfg->run.threads = cores_of_a_rank();
     return LS_OK;
 }
 

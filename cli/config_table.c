@@ -45,11 +45,13 @@ const config_key ls__config_keys[] = {
     {"run.seed", KEY_INT, AT(run.seed), "1337", .max = EXACT_END,
      .doc = "Seed of every random draw: initial values, order of the data, dropout."},
     {"run.determinism", KEY_CHOICE, AT(run.determinism), "\"lockstep\"",
-     .choices = NAMES("lockstep", "fast"), .later = true,
+     .choices = NAMES("lockstep", "fast"),
      .doc = "`lockstep`: the same bits for every strategy and world size; `fast` gives up the "
             "canonical order of sums for speed."},
     {"run.threads", KEY_INT, AT(run.threads),
-     .computed = "the cores that the process may use, by affinity mask and cgroup quota",
+     .computed =
+         "the cores that the process may use, by affinity mask and cgroup quota, divided by "
+         "the ranks of this host",
      .min = 1, .max = 4096, .doc = "Threads of one rank. Their number changes no bit."},
     {"run.memory_mb", KEY_INT, AT(run.memory_mb), "0", .max = STEPS_END,
      .doc =
@@ -118,7 +120,7 @@ const config_key ls__config_keys[] = {
     {"data.val_fraction", KEY_NUMBER, AT(data.val_fraction), "0", .max = 1, .below = true,
      .doc = "The last part of the training data, set aside for validation."},
     {"data.tokenizer", KEY_TEXT, AT(data.tokenizer), "\"byte\"",
-     .choices = NAMES("byte", "char"), .later = true, .also = "char",
+     .choices = NAMES("byte", "char"), .later = true, .also = {"char"},
      .doc = "`byte` (a token is a byte, 256 of them), `char` (the characters of the training "
             "data), or the path of a tokenizer.json."},
     {"data.order", KEY_CHOICE, AT(data.order), "\"shuffle\"",
@@ -162,13 +164,13 @@ const config_key ls__config_keys[] = {
      .max = NUMBER_END, .doc = "Learning rate at the schedule's end."},
 
     {"parallel.strategy", KEY_CHOICE, AT(parallel.strategy), "\"auto\"",
-     .choices = NAMES("auto", "single", "ddp", "fsdp"), .later = true, .also = "single",
-     .doc = "How ranks share the work; `auto` with one rank is `single`."},
+     .choices = NAMES("auto", "single", "ddp", "fsdp"), .later = true,
+     .also = {"single", "ddp"},
+     .doc  = "How ranks share the work; `auto` is `single` with one rank and `ddp` with more."},
     {"parallel.backend", KEY_CHOICE, AT(parallel.backend), "\"auto\"",
-     .choices = NAMES("auto", "shm", "tcp", "mpi"), .later = true,
-     .doc = "How bytes move between ranks."},
+     .choices = NAMES("auto", "shm", "tcp", "mpi"), .doc = "How bytes move between ranks."},
     {"parallel.algorithm", KEY_CHOICE, AT(parallel.algorithm), "\"auto\"",
-     .choices = NAMES("auto", "direct", "tree", "halving", "ring"), .later = true,
+     .choices = NAMES("auto", "direct", "tree", "halving", "ring"),
      .doc = "The algorithm of collectives; `ring` does not keep the canonical order of sums."},
     {"parallel.timeout_s", KEY_NUMBER, AT(parallel.timeout_s), "60", .max = 1e9, .above = true,
      .doc = "Longest wait for another rank, in seconds."},

@@ -53,6 +53,12 @@ ls_status ls_ranks_check(const ls_config *cfg, int size)
 
     if (size > 1 && cfg->parallel.strategy == LS_CFG_STRATEGY_SINGLE)
         return ls_fail(LS_ECONFIG, "parallel.strategy \"single\" with %d ranks", size);
+    if (size > 2 && cfg->parallel.algorithm == LS_CFG_ALGORITHM_RING &&
+        cfg->run.determinism == LS_CFG_DETERMINISM_LOCKSTEP)
+        return ls_fail(LS_ECONFIG,
+                       "parallel.algorithm \"ring\" with %d ranks adds in another order, which "
+                       "run.determinism \"lockstep\" does not allow; \"fast\" does",
+                       size);
     if (micros % size == 0)
         return LS_OK;
     worlds_that_fit(micros, fit, sizeof fit);
