@@ -157,8 +157,6 @@ static void test_sets_refused(void)
         {"data.format=llmc", LS_EUNSUPPORTED, "data.format: \"llmc\" is not in this version"},
         {"data.tokenizer=x/tokenizer.json", LS_EUNSUPPORTED,
          "data.tokenizer: \"x/tokenizer.json\" is not in this version"},
-        {"run.determinism=fast", LS_EUNSUPPORTED,
-         "run.determinism: \"fast\" is not in this version"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
