@@ -10,7 +10,7 @@
  * Contributions differ in magnitude by 2^30, so that another order shows in most elements;
  * that it would is checked, too.
  *
- *     test_comm_bits BACKEND [all]       all: the whole product, else a part of it for each N
+ *     test_comm_bits BACKEND
  */
 #include "ranks.h"
 
@@ -36,7 +36,6 @@ typedef struct {
 
 typedef struct {
     page *p;
-    bool  all;
 } scene;
 
 /* ---- values ---- */
@@ -238,18 +237,15 @@ static void in_thirds(bench *b, int64_t count)
     same(b, 0, 0, count, "in thirds");
 }
 
-static void each_way(bench *b, int64_t count, bool all)
+static void each_way(bench *b, int64_t count)
 {
     alone(b, count);
-    if (count == MOST && !all)
-        return;
     to_a_root(b, count);
     to_slices(b, count);
     fused(b, count);
     in_thirds(b, count);
 }
 
-/* The largest count costs most, so the short run takes it in one kind of memory each. */
 static void everything(ls_comm *world, void *context)
 {
     scene *s = context;
@@ -266,8 +262,7 @@ static void everything(ls_comm *world, void *context)
         b.out   = memory(&b);
         CHECK(b.in && b.out);
         for (int k = 0; k < COUNTS; k++)
-            if (s->all || counts[k] < MOST || (i != 2 && b.n != 3 && b.n != 5))
-                each_way(&b, counts[k], s->all);
+            each_way(&b, counts[k]);
         give_back(&b, b.in);
         give_back(&b, b.out);
     }
@@ -373,7 +368,7 @@ int main(int argc, char **argv)
 {
     static const int sizes[] = {1, 2, 3, 4, 5, 8};
     const char      *backend = argc > 1 ? argv[1] : "shm";
-    scene            s       = {.p = ranks_shared(sizeof(page)), .all = argc > 2};
+    scene            s       = {.p = ranks_shared(sizeof(page))};
 
     if (!s.p) {
         printf("comm_bits: no memory\n");
