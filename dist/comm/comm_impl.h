@@ -51,7 +51,10 @@ LS_MUST_CHECK ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_c
 ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
                            ls_record *record);
 
-/* ESTATE in a child of fork(). */
+/* Is this a child of fork(), whose copy of the group is its parent's business? */
+bool ls__comm_is_child(const ls_comm *comm);
+
+/* ESTATE in such a child. */
 LS_MUST_CHECK ls_status ls__comm_own(const ls_comm *comm);
 
 /* ls_comm_explain(), within an operation that all members are in. */
