@@ -1,5 +1,4 @@
-#define _GNU_SOURCE /* readlink of descriptors is POSIX; MAP_ANONYMOUS and prctl are Linux's \
-                     */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 /*
  * test_comm_life.c - how groups come and go: forks, a thousand groups, worlds one after
  * another.
