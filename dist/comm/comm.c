@@ -127,6 +127,14 @@ ls_status ls__comm_own(const ls_comm *comm)
         (long)getpid(), comm->home->rank, (long)comm->home->pid);
 }
 
+/* A group split off a world of 2^k ranks may have another size: then one with the same bits. */
+static ls_algorithm forced(const ls_comm *comm)
+{
+    ls_algorithm asked = comm->home->opts.algorithm;
+
+    return ls_algorithm_fits(asked, comm->size) ? asked : LS_AUTO;
+}
+
 static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
                               ls_comm_counters *did)
 {
@@ -141,7 +149,7 @@ static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descr
                                         .warn_at   = now + policy->warn_ns,
                                         .paired = call->kind == LS_SEND || call->kind == LS_RECV},
                           .call      = call,
-                          .algorithm = comm->home->opts.algorithm,
+                          .algorithm = forced(comm),
                           .fast      = comm->home->opts.fast,
                           .state     = &comm->state,
                           .counted   = did};

@@ -75,7 +75,7 @@ void ls__control_send(ls_control *c, int peer, const ls__frame *frame)
 {
     ls__peer *p = &c->peer[peer];
 
-    if (p->fd < 0 || atomic_load(&p->left) || !ls__control_mine(c))
+    if (p->fd < 0 || atomic_load(&p->left))
         return;
     pthread_mutex_lock(&p->lock);
     bool whole = send_frame(p, frame);
@@ -249,9 +249,9 @@ const ls_hello *ls_control_peer(const ls_control *control, int rank)
 
 const char *ls_control_address(const ls_control *control, int peer, char text[64])
 {
-    struct sockaddr_storage address;
-    struct sockaddr        *any  = (struct sockaddr *)&address;
-    socklen_t               size = sizeof address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    struct sockaddr        *any     = (struct sockaddr *)&address;
+    socklen_t               size    = sizeof address;
 
     text[0] = '\0';
     if (peer == control->rank || getsockname(control->peer[peer].fd, any, &size))

@@ -55,12 +55,15 @@ static void attach(struct msghdr *m, ancillary *a, int fd)
     memcpy(CMSG_DATA(h), &fd, sizeof fd);
 }
 
-static ls_status gone(const ls_control *c, const swap *s, int peer, const char *reason)
+/* error: 0 for an end without one. */
+static ls_status gone(const ls_control *c, const swap *s, int peer, int error)
 {
+    bool closed = !error || error == ECONNRESET || error == EPIPE;
     char name[160];
 
     return ls_fail(LS_EPEER, "%s is gone before %s came: %s",
-                   ls__control_name(c, peer, name, sizeof name), s->what, reason);
+                   ls__control_name(c, peer, name, sizeof name), s->what,
+                   closed ? "connection closed" : strerror(error));
 }
 
 static bool is_later(int error)
@@ -81,7 +84,7 @@ static ls_status send_some(ls_control *c, const swap *s, int peer)
     if (n >= 0)
         p->sent += (size_t)n;
     else if (!is_later(errno))
-        return gone(c, s, peer, strerror(errno));
+        return gone(c, s, peer, errno);
     return LS_OK;
 }
 
@@ -126,9 +129,9 @@ static ls_status receive_some(ls_control *c, const swap *s, int peer)
     ssize_t       n   = recvmsg(p->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (n == 0)
-        return gone(c, s, peer, "connection closed");
+        return gone(c, s, peer, 0);
     if (n < 0)
-        return is_later(errno) ? LS_OK : gone(c, s, peer, strerror(errno));
+        return is_later(errno) ? LS_OK : gone(c, s, peer, errno);
     p->got += (size_t)n;
     keep_ancillary(c, s, peer, &m);
     if (s->fds && (m.msg_flags & MSG_CTRUNC))
@@ -209,6 +212,7 @@ static ls_status check_hello(const ls_control *c, int peer, ls_hello *h)
     END(h->host);
     END(h->identity);
     END(h->config);
+    END(h->fingerprint);
     END(h->address);
     for (char *p = h->host; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127)

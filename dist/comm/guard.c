@@ -252,15 +252,22 @@ void ls_guard_enter(ls_guard *g, const ls_descriptor *what)
     atomic_store_explicit(&g->turn, turn, memory_order_release);
 }
 
-void ls_guard_leave(ls_guard *g, uint64_t sequence)
+static ls_descriptor what_in(const ls_guard *g, uint64_t turn)
 {
-    uint64_t      turn = atomic_load_explicit(&g->turn, memory_order_relaxed);
-    uint64_t      word[WORDS];
+    uint64_t      word[WORDS] = {0};
     ls_descriptor what;
 
     for (int i = 0; i < WORDS; i++)
-        word[i] = atomic_load_explicit(&g->what[turn / 2 % 2][i], memory_order_relaxed);
+        word[i] = atomic_load_explicit(&g->what[turn / 2 % 2][i], memory_order_acquire);
     memcpy(&what, word, sizeof what);
+    return what;
+}
+
+void ls_guard_leave(ls_guard *g, uint64_t sequence)
+{
+    uint64_t      turn = atomic_load_explicit(&g->turn, memory_order_relaxed);
+    ls_descriptor what = what_in(g, turn);
+
     if (!is_paired(&what))
         atomic_store_explicit(&g->left, sequence, memory_order_release);
     atomic_store_explicit(&g->turn, (turn + 1) & ~UINT64_C(1), memory_order_release);
@@ -268,14 +275,12 @@ void ls_guard_leave(ls_guard *g, uint64_t sequence)
 
 bool ls__guard_now(const ls_guard *g, ls_descriptor *what)
 {
-    uint64_t turn, word[WORDS];
+    uint64_t turn;
 
     do {
-        turn = atomic_load_explicit(&g->turn, memory_order_acquire);
-        for (int i = 0; i < WORDS; i++)
-            word[i] = atomic_load_explicit(&g->what[turn / 2 % 2][i], memory_order_acquire);
+        turn  = atomic_load_explicit(&g->turn, memory_order_acquire);
+        *what = what_in(g, turn);
     } while (atomic_load_explicit(&g->turn, memory_order_acquire) != turn);
-    memcpy(what, word, sizeof *what);
     return turn & 1;
 }
 
@@ -283,8 +288,10 @@ uint64_t ls_guard_ask(ls_guard *g)
 {
     ls__frame ask = frame_of(g, LS__ASK);
 
+    if (!g->control)
+        return 0;
     ask.number = atomic_fetch_add(&g->asked, 1) + 1;
-    if (g->control && ls__control_mine(g->control))
+    if (ls__control_mine(g->control))
         tell(g, &ask);
     return ask.number;
 }

@@ -354,9 +354,9 @@ static ls_status join_world(ls_endpoint *home, ls_hello *all, int *members, ls_c
     if (status)
         return status;
     find_address(home);
-    int here           = local_ranks(home, all);
-    home->policy.spins = ls_wait_policy_for(here, home->opts.timeout_s).spins;
-    status             = connect_all(home, &mine, all, &f, deadline, &t);
+    int here             = local_ranks(home, all);
+    home->policy.spin_ns = ls_wait_policy_for(here, home->opts.timeout_s).spin_ns;
+    status               = connect_all(home, &mine, all, &f, deadline, &t);
     if (!status)
         status = ls__comm_new(home, LS_WORLD_ID, members, t, world);
     if (!status && (status = ls_control_start(home->control, failed, home)))

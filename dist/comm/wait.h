@@ -13,8 +13,8 @@
 #include "dist/comm/transport.h"
 
 typedef struct {
-    int     spins;  /* looks with a pause between them */
-    int     yields; /* looks with sched_yield() between them */
+    int64_t spin_ns;  /* looks with a pause between them, 0: none */
+    int64_t yield_ns; /* then looks with sched_yield() between them; then sleep */
     int64_t timeout_ns, warn_ns;
     void (*warn)(void *context, const char *text);
     void *context;
@@ -40,8 +40,11 @@ typedef struct {
     ls_running *running;
     int         peer; /* for whom, where that is one rank; else LS_NO_PEER */
     int         looks;
-    bool        slept, seen_left;
-    int64_t     since;
+    bool        yields, long_since; /* how far the wait has come: no spin, no yield any more */
+    bool        slept;
+    int64_t     since;      /* the first look that found nothing */
+    int64_t     started;    /* the first one after something last moved; 0: there was none */
+    int64_t     left_since; /* when it was seen that the peer has left; 0: it has not */
 } ls_waiter;
 
 ls_waiter ls_wait_begin(ls_running *running);
