@@ -262,6 +262,20 @@ static ls_status spread(ls_running *run, ls_status status)
     return ls_guard_fail(run->guard, status, text);
 }
 
+/* From now on it is this rank. */
+static void wait_for(ls_waiter *w, int peer)
+{
+    if (peer != w->peer)
+        w->left_since = 0;
+    w->peer = peer;
+}
+
+/* Whose message is to come; then, who is to take this rank's.  The other may leave. */
+static int awaited(const ls_transport *t, int to, int from)
+{
+    return from == LS_NO_PEER || t->received ? to : from;
+}
+
 ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
 {
     ls_transport *t     = run->transport;
@@ -269,11 +283,11 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
     bool          moved = false, done = false;
     ls_status     status = t->ops->begin(t, &run->what, out, in);
 
-    w.peer = in.peer != LS_NO_PEER ? in.peer : out.peer;
     while (!status) {
         status = t->ops->progress(t, &moved, &done);
         if (status || done)
             break;
+        wait_for(&w, awaited(t, out.peer, in.peer));
         if (moved) {
             w.left_since = w.started = 0;
             w.yields = w.long_since = false;
@@ -298,7 +312,7 @@ static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
 
     for (int r = 0; r < t->size && !status; r++)
         while (r != t->rank && !there(t->meet, r) && !status) {
-            w.peer = r;
+            wait_for(&w, r);
             status = ls_wait_more(&w);
         }
     ls_wait_end(&w);

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/json.h"
+#include "dist/comm/transport_faulty.h"
 #include "temp_dir.h"
 
 typedef struct {
@@ -328,6 +329,45 @@ static void read_recorder(ranks_job *job, void *context)
     free(text);
 }
 
+/* ---- leaving ---- */
+
+/* The last rank takes the next one's part late, wherever that is; the others have left then. */
+static void last_operation(ls_comm *world, void *context)
+{
+    enum { C = 30000, MOST = 4 };
+    float *in  = ls_comm_alloc(world, sizeof(float) * C);
+    float *out = ls_comm_alloc(world, sizeof(float) * C * MOST);
+    int    n   = ls_comm_size(world);
+
+    (void)context;
+    in[C - 1] = (float)ls_comm_rank(world);
+    CHECK_OK(ls_comm_all_gather(world, out, in, C, LS_F32));
+    for (int r = 0; r < n; r++)
+        CHECK(out[(r + 1) * C - 1] == (float)r);
+    ls_comm_release(world, in);
+    ls_comm_release(world, out);
+}
+
+static void leave_early(const char *backend, ls_algorithm algorithm)
+{
+    enum { MOST_EXCHANGES = 4 };
+    char name[80];
+
+    for (int n = 1; n <= MOST_EXCHANGES; n++) {
+        ranks_opts opts = {.backend    = backend,
+                           .n          = 4,
+                           .algorithm  = algorithm,
+                           .fast       = algorithm == LS_RING,
+                           .fault      = n,
+                           .fault_kind = LS_FAULT_DELAY,
+                           .fault_rank = 2};
+        snprintf(name, sizeof name, "leaving, %s, %s, exchange %d is late", backend,
+                 ls_algorithm_name(algorithm), n);
+        TEST_ROW(name);
+        CHECK(ranks_run(&opts, last_operation, NULL) == 0);
+    }
+}
+
 /* ---- explanations ---- */
 
 static bool has(const char *text, const char *part)
@@ -643,6 +683,8 @@ int main(int argc, char **argv)
     run(backend, 3, LS_AUTO, refused, "refusals");
     run(backend, 3, LS_AUTO, in_order, "order");
     run(backend, 3, LS_AUTO, threaded, "threads");
+    leave_early(backend, LS_RING);
+    leave_early(backend, LS_DIRECT);
     temp_dir_make();
     logs(backend);
     temp_dir_remove();
