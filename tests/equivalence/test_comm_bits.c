@@ -193,13 +193,13 @@ static void to_a_root(bench *b, int64_t count)
 
 static void to_slices(bench *b, int64_t count)
 {
-    ls_segment segment[MOST_RANKS];
-    ls_slice   slice[MOST_RANKS];
+    ls_slice_segment segment[MOST_RANKS];
+    ls_segment_list  slice[MOST_RANKS];
 
     for (int r = 0; r < b->n; r++) {
         int64_t first = r * count / b->n;
-        segment[r]    = (ls_segment){first, (r + 1) * count / b->n - first};
-        slice[r]      = (ls_slice){&segment[r], 1};
+        segment[r]    = (ls_slice_segment){first, (r + 1) * count / b->n - first};
+        slice[r]      = (ls_segment_list){&segment[r], 1};
     }
     fill(b, 0, count);
     CHECK_OK(ls_comm_run(b->world, &(ls_call){.kind   = LS_REDUCE_SCATTER,

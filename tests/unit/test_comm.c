@@ -414,14 +414,14 @@ static void explained(ls_comm *world, void *context)
 
 /* ---- refusals ---- */
 
-static const ls_segment beyond[] = {{0, 3}, {8, 3}}, negative[] = {{-1, 2}},
-                        twice[] = {{0, 10}};
+static const ls_slice_segment beyond[] = {{0, 3}, {8, 3}}, negative[] = {{-1, 2}},
+                              twice[] = {{0, 10}};
 
 static const struct {
-    const char *name, *text;
-    ls_call     call;
-    bool        with_slices;
-    ls_slice    slice;
+    const char     *name, *text;
+    ls_call         call;
+    bool            with_slices;
+    ls_segment_list slice;
 } refusals[] = {
     {"kind", "no such operation", {.kind = LS_COLLECTIVE_COUNT}, false, {0}},
     {"split", "no such operation", {.kind = LS_SPLIT}, false, {0}},
@@ -484,8 +484,8 @@ static void refused(ls_comm *world, void *context)
 
     (void)context;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        ls_call  call = refusals[i].call;
-        ls_slice slices[3];
+        ls_call         call = refusals[i].call;
+        ls_segment_list slices[3];
         for (int r = 0; r < 3; r++)
             slices[r] = refusals[i].slice;
         call.in     = x;

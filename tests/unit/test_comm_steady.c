@@ -76,15 +76,15 @@ static void wait_for(ls_comm *world, const ls_call *call)
 /* A fused bucket and a small one, by the caller and by the worker. */
 static void one_round(const bench *b, int64_t count)
 {
-    ls_segment segments[2 * RANKS];
-    ls_slice   slices[RANKS];
-    int        n = ls_comm_size(b->world);
+    ls_slice_segment segments[2 * RANKS];
+    ls_segment_list  slices[RANKS];
+    int              n = ls_comm_size(b->world);
 
     for (int i = 0; i < 2 * n; i++)
-        segments[i] =
-            (ls_segment){i * count / (2 * n), (i + 1) * count / (2 * n) - i * count / (2 * n)};
+        segments[i] = (ls_slice_segment){i * count / (2 * n),
+                                         (i + 1) * count / (2 * n) - i * count / (2 * n)};
     for (int r = 0; r < n; r++)
-        slices[r] = (ls_slice){segments + 2 * r, 2};
+        slices[r] = (ls_segment_list){segments + 2 * r, 2};
     ls_call call = {
         .kind = LS_ALL_REDUCE, .in = b->in, .out = b->out, .count = count, .dtype = LS_F32};
     CHECK_OK(ls_comm_run(b->world, &call));
