@@ -141,12 +141,13 @@ static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descr
     const ls_wait_policy *policy = &comm->home->policy;
     int64_t               now    = ls_now_ns();
 
-    return (ls_operation){.running   = {.transport = comm->transport,
-                                        .guard     = comm->guard,
-                                        .policy    = policy,
-                                        .what      = *what,
-                                        .deadline  = now + policy->timeout_ns,
-                                        .warn_at   = now + policy->warn_ns,
+    return (ls_operation){.running   = {.transport     = comm->transport,
+                                        .guard         = comm->guard,
+                                        .policy        = policy,
+                                        .crowded_until = &comm->crowded_until,
+                                        .what          = *what,
+                                        .deadline      = now + policy->timeout_ns,
+                                        .warn_at       = now + policy->warn_ns,
                                         .paired = call->kind == LS_SEND || call->kind == LS_RECV},
                           .call      = call,
                           .algorithm = forced(comm),

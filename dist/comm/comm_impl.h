@@ -33,6 +33,7 @@ struct ls_comm {
     ls_guard           *guard;
     ls_collective_state state;
     uint64_t            splits;
+    int64_t             crowded_until; /* wait.c */
     ls_comm_counters    counted[LS_COLLECTIVE_COUNT];
 
     pthread_mutex_t lock;

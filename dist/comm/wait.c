@@ -13,7 +13,8 @@
 enum { LOOK_AT_CLOCK_EVERY = 16 };
 
 static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000,
-                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000;
+                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000, CROWDED_NS = 500000,
+                     CROWDED_FOR_NS = 200000000;
 
 /*
  * Being woken from a sleep takes some tens of microseconds, so a spin of that length at most
@@ -201,6 +202,23 @@ static int64_t sleep_for(const ls_waiter *w, int64_t ns)
     return ns > 0 ? ns : 1;
 }
 
+/*
+ * A yield that takes long has handed the core to a stranger for a whole slice of the
+ * scheduler's time; being woken from a sleep comes sooner.  So the group does without yields
+ * for a while.
+ */
+static bool yield_was_short(ls_waiter *w)
+{
+    int64_t before = ls_now_ns();
+
+    sched_yield();
+    int64_t now = ls_now_ns();
+    if (now - before > CROWDED_NS)
+        *w->running->crowded_until = now + CROWDED_FOR_NS;
+    return now - before <= CROWDED_NS &&
+           now - w->started <= w->running->policy->spin_ns + w->running->policy->yield_ns;
+}
+
 /* Spinning, then yielding, for the policy's times; true once both are over. */
 static bool is_long(ls_waiter *w)
 {
@@ -219,9 +237,8 @@ static bool is_long(ls_waiter *w)
             w->yields = ls_now_ns() - w->started > policy->spin_ns;
         return false;
     }
-    w->yields = true;
-    sched_yield();
-    w->long_since = ls_now_ns() - w->started > policy->spin_ns + policy->yield_ns;
+    w->yields     = true;
+    w->long_since = ls_now_ns() < *w->running->crowded_until || !yield_was_short(w);
     return w->long_since;
 }
 
