@@ -109,6 +109,14 @@ set(LS_SOURCES
   dist/comm/form.c
   dist/comm/guard.c
   dist/comm/join.c
+  dist/comm/launch.c
+  dist/comm/launch_guard.c
+  dist/comm/launch_input.c
+  dist/comm/launch_job.c
+  dist/comm/launch_output.c
+  dist/comm/launch_port.c
+  dist/comm/launch_signals.c
+  dist/comm/launch_start.c
   dist/comm/recorder.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
@@ -140,6 +148,7 @@ set(LS_CLI_SOURCES
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_run.c
   cli/cmd_train.c
   cli/compare.c
   cli/compute.c
