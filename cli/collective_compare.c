@@ -59,6 +59,8 @@ static ls_status predict(ls_comm *world, const run *r, point *p, int64_t count)
     char                 text[EXPLAINED];
     const ls_bench_task *t    = &r->opts->task;
     ls_call              call = {.kind  = t->op->kind,
+                                 .in    = text, /* only looked at for being there */
+                                 .out   = text,
                                  .count = count,
                                  .dtype = t->dtype,
                                  .op    = t->reduce,
@@ -120,20 +122,21 @@ static double ratio(const point *p, bool model)
     return log(time_of(p, 0, model) / time_of(p, 1, model));
 }
 
-/*
- * The size at which the faster one changes for the last time, 0: it does not.  *above is the
- * one that is faster at the largest size.
- */
-static double crossing(const table *t, bool model, int *above)
+/* The size between points i and i + 1 where the faster one changes; 0: it does not. */
+static double crossing(const table *t, int i, bool model)
 {
-    *above = ratio(&t->at[t->n - 1], model) > 0;
-    for (int i = t->n - 1; i > 0; i--) {
-        double low = ratio(&t->at[i - 1], model), high = ratio(&t->at[i], model);
-        double from = log((double)t->at[i - 1].bytes), to = log((double)t->at[i].bytes);
-        if ((low > 0) != (high > 0))
-            return exp(from + (to - from) * low / (low - high));
-    }
-    return 0;
+    double low = ratio(&t->at[i], model), high = ratio(&t->at[i + 1], model);
+    double from = log((double)t->at[i].bytes), to = log((double)t->at[i + 1].bytes);
+
+    if ((low > 0) == (high > 0))
+        return 0;
+    return exp(from + (to - from) * low / (low - high));
+}
+
+/* 0 or 1: the algorithm that is faster at point i. */
+static int faster(const table *t, int i, bool model)
+{
+    return ratio(&t->at[i], model) > 0;
 }
 
 static const char *size_text(char text[32], double bytes)
@@ -147,20 +150,35 @@ static const char *size_text(char text[32], double bytes)
     return text;
 }
 
-static void print_crossing(const ls_compare_opts *o, const table *t, bool model)
+static void print_crossings(const ls_compare_opts *o, const table *t, bool model)
 {
-    char        text[32];
-    int         above;
-    double      at    = crossing(t, model, &above);
-    const char *high  = ls_algorithm_name(o->algorithm[above]);
-    const char *low   = ls_algorithm_name(o->algorithm[!above]);
-    const char *judge = model ? "model" : "measured";
+    char text[32];
 
-    if (at > 0)
-        printf("%-9s %s is faster from %s on, %s below\n", judge, high, size_text(text, at),
-               low);
-    else
-        printf("%-9s %s is faster at %s\n", judge, high, t->n > 1 ? "every size" : "this size");
+    printf("%-8s  %s is faster", model ? "model" : "measured",
+           ls_algorithm_name(o->algorithm[faster(t, 0, model)]));
+    for (int i = 0; i + 1 < t->n; i++) {
+        double at = crossing(t, i, model);
+        if (at > 0)
+            printf(", from %s on %s", size_text(text, at),
+                   ls_algorithm_name(o->algorithm[faster(t, i + 1, model)]));
+    }
+    printf("\n");
+}
+
+static void print_json_crossings(const ls_compare_opts *o, const table *t, bool model)
+{
+    const char *name = model ? "model" : "measured", *comma = "";
+
+    printf(",\"%s_first\":\"%s\",\"%s_crossings\":[", name,
+           ls_algorithm_name(o->algorithm[faster(t, 0, model)]), name);
+    for (int i = 0; i + 1 < t->n; i++) {
+        double at = crossing(t, i, model);
+        if (at <= 0)
+            continue;
+        printf("%s%.0f", comma, at);
+        comma = ",";
+    }
+    printf("]");
 }
 
 static void print_table(const ls_compare_opts *o, const table *t, const char *transport)
@@ -170,22 +188,21 @@ static void print_table(const ls_compare_opts *o, const table *t, const char *tr
 
     printf("%s on %d ranks over %s, ordinary memory; us, median of %d\n", o->task.op->name,
            o->n, transport, PASSES);
-    printf("%10s %12s %12s %7s   %9s %2s %9s %2s\n", "size", a, b, "ratio", "model:", a, "", b);
+    printf("%10s %12s %12s %7s   %6s%6s %12s\n", "size", a, b, "ratio", "model ", a, b);
     for (int i = 0; i < t->n; i++) {
         const point *p = &t->at[i];
         printf("%10s %12.1f %12.1f %7.2f   %12.1f %12.1f\n", size_text(text, (double)p->bytes),
                measured(p, 0), measured(p, 1), measured(p, 0) / measured(p, 1), p->model[0],
                p->model[1]);
     }
-    print_crossing(o, t, false);
-    print_crossing(o, t, true);
+    print_crossings(o, t, false);
+    print_crossings(o, t, true);
     printf("\n");
 }
 
 static void print_json(const ls_compare_opts *o, const table *t, const char *transport)
 {
     const char *a = ls_algorithm_name(o->algorithm[0]), *b = ls_algorithm_name(o->algorithm[1]);
-    int         above;
 
     for (int i = 0; i < t->n; i++) {
         const point *p = &t->at[i];
@@ -197,11 +214,8 @@ static void print_json(const ls_compare_opts *o, const table *t, const char *tra
     }
     printf("{\"op\":\"%s\",\"n\":%d,\"transport\":\"%s\",\"crossing\":\"%s,%s\"",
            o->task.op->name, o->n, transport, a, b);
-    for (int model = 0; model < 2; model++) {
-        double at = crossing(t, model, &above);
-        printf(",\"%s_bytes\":%.0f,\"%s_above\":\"%s\"", model ? "model" : "measured", at,
-               model ? "model" : "measured", ls_algorithm_name(o->algorithm[above]));
-    }
+    print_json_crossings(o, t, false);
+    print_json_crossings(o, t, true);
     printf("}\n");
 }
 
