@@ -111,16 +111,16 @@ static void join(ls_operation *op, int64_t first, int64_t n, void *const *outs, 
 
 static void join_own_slice(ls_operation *op)
 {
-    const ls_call *c     = op->call;
-    int            r     = ls__rank(op);
-    ls_segment     whole = {r * c->count, c->count};
-    ls_slice       slice = c->slices ? c->slices[r] : (ls_slice){&whole, 1};
-    bool           home = c->slices && c->in == c->out; /* at its segments in the flat buffer */
-    void          *out[1] = {c->out};
-    int64_t        packed = 0;
+    const ls_call   *c     = op->call;
+    int              r     = ls__rank(op);
+    ls_slice_segment whole = {r * c->count, c->count};
+    ls_segment_list  slice = c->slices ? c->slices[r] : (ls_segment_list){&whole, 1};
+    bool    home   = c->slices && c->in == c->out; /* at its segments in the flat buffer */
+    void   *out[1] = {c->out};
+    int64_t packed = 0;
 
     for (int64_t i = 0; i < slice.n; i++) {
-        ls_segment s = slice.segments[i];
+        ls_slice_segment s = slice.segments[i];
         join(op, s.offset, s.count, out, 1, home ? s.offset : packed);
         packed += s.count;
     }
@@ -141,7 +141,7 @@ static void fetch_slice(ls_operation *op, int rank)
         ls__unpack(op, c->out, op->state->in[rank], rank);
     } else if (rank != ls__rank(op)) {
         for (int64_t i = 0; i < c->slices[rank].n; i++) {
-            ls_segment s = c->slices[rank].segments[i];
+            ls_slice_segment s = c->slices[rank].segments[i];
             ls__copy(op, ls__at(c->out, s.offset, size),
                      ls__at(op->state->in[rank], s.offset, size), ls__bytes(op, s.count));
         }
