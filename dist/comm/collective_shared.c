@@ -126,10 +126,11 @@ static void join_own_slice(ls_operation *op)
     }
 }
 
-static void fetch(ls_operation *op, void *to, const void *from, size_t bytes)
+static void fetch(ls_operation *op, int rank, void *to, const void *from, size_t bytes)
 {
     ls__copy(op, to, from, bytes);
-    op->counted->sent += (int64_t)bytes;
+    if (rank != ls__rank(op))
+        op->counted->sent += (int64_t)bytes;
 }
 
 static void fetch_slice(ls_operation *op, int rank)
@@ -164,16 +165,16 @@ static void compute_own(ls_operation *op)
     else if (c->kind == LS_REDUCE_SCATTER)
         join_own_slice(op);
     else if (c->kind == LS_BROADCAST && r != c->root)
-        fetch(op, c->out, in[c->root], bytes);
+        fetch(op, c->root, c->out, in[c->root], bytes);
     else if (c->kind == LS_SCATTER)
-        fetch(op, c->out, ls__at(in[c->root], r * c->count, size), bytes);
+        fetch(op, c->root, c->out, ls__at(in[c->root], r * c->count, size), bytes);
     for (int p = 0; p < n; p++)
         if (c->kind == LS_ALL_GATHER)
             fetch_slice(op, p);
         else if (c->kind == LS_GATHER && r == c->root)
-            fetch(op, ls__at(c->out, p * c->count, size), in[p], bytes);
+            fetch(op, p, ls__at(c->out, p * c->count, size), in[p], bytes);
         else if (c->kind == LS_ALL_TO_ALL)
-            fetch(op, ls__at(c->out, p * c->count, size), ls__at(in[p], r * c->count, size),
+            fetch(op, p, ls__at(c->out, p * c->count, size), ls__at(in[p], r * c->count, size),
                   bytes);
 }
 
@@ -186,10 +187,15 @@ static void share_work(ls_operation *op)
 
     ls__equal_slices(op, c->count);
     int64_t first = op->state->at[r], n = op->state->at[r + 1] - first;
-    if (c->kind == LS_ALL_REDUCE)
+    int     others = 0; /* outputs that are not this rank's own */
+    if (c->kind == LS_ALL_REDUCE) {
         join(op, first, n, outs, ls__size(op), first);
-    else
+        others = ls__size(op) - 1;
+    } else {
         join(op, first, n, &outs[c->root], 1, first);
+        others = r != c->root;
+    }
+    op->counted->sent += (int64_t)ls__bytes(op, n) * others;
 }
 
 static bool work_is_shared(const ls_call *c)
