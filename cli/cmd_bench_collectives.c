@@ -304,7 +304,8 @@ static ls_status run_op(ls_comm *world, const options *o, const ls_bench_op *op,
             print_json(world, &task, &r);
         else if (prints)
             print_row(&task, &r, ls_comm_size(world));
-        fflush(stdout);
+        if (fflush(stdout) || ferror(stdout)) /* of a process that main() does not see end */
+            status = ls_fail(LS_EIO, "writing to stdout: %s", strerror(errno));
     }
     return status;
 }

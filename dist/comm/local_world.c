@@ -28,7 +28,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 
-enum { MOST_RANKS = 1024, TEXT = 400, GRACE_MS = 10000, SHELL_LIMIT = 16 };
+enum { MOST_RANKS = 1024, TEXT = 400, GRACE_S = 10, SHELL_LIMIT = 16 };
 
 /* What a rank says at its end; one write to a pipe. */
 typedef struct {
@@ -261,13 +261,21 @@ static bool has_ended(const struct pollfd *p)
     return p->fd >= 0 && (p->revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
+/* What ranks have from the first failure on to notice it. */
+static int64_t grace_ns(const local_world *job)
+{
+    double timeout = job->opts->join.timeout_s;
+
+    return (int64_t)((timeout > 0 && timeout < GRACE_S ? timeout : GRACE_S) * 1e9);
+}
+
 /* Until all have ended; those that do not follow a failure in time are killed. */
 static void wait_for_all(local_world *job, bool failed)
 {
     int64_t limit = failed ? ls_now_ns() : 0;
 
     while (job->running) {
-        int64_t left = limit ? (limit - ls_now_ns()) / 1000000 : -1;
+        int64_t left = limit ? (limit - ls_now_ns() + 999999) / 1000000 : -1;
 
         if (limit && left <= 0) {
             kill_all(job);
@@ -282,7 +290,7 @@ static void wait_for_all(local_world *job, bool failed)
             if (has_ended(&job->polls[i]))
                 end_rank(job, &job->ranks[i]);
         if (job->first.status && !limit)
-            limit = ls_now_ns() + GRACE_MS * INT64_C(1000000);
+            limit = ls_now_ns() + grace_ns(job);
     }
 }
 

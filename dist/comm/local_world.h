@@ -24,8 +24,8 @@ typedef struct {
 /*
  * Runs body as ranks 0 .. n-1 and waits for them all.  LS_OK when every body returned that;
  * else the failure of the first rank that ended with one: "rank 2: ...", or the signal that
- * ended it.  A rank that has not noticed ten seconds after a failure is killed, and ranks die
- * with this process.
+ * ended it.  A rank that has not ended ten seconds (or join.timeout_s, if less) after a failure
+ * is killed, and ranks die with this process.
  *
  * A child flushes its streams and leaves by _exit(): what this process registered with atexit()
  * does not run there.  Call it while this process has one thread of its own, as fork() wants
