@@ -126,6 +126,7 @@ static void join_own_slice(ls_operation *op)
     }
 }
 
+/* What is this rank's own was not fetched from a peer. */
 static void fetch(ls_operation *op, int rank, void *to, const void *from, size_t bytes)
 {
     ls__copy(op, to, from, bytes);
@@ -187,15 +188,12 @@ static void share_work(ls_operation *op)
 
     ls__equal_slices(op, c->count);
     int64_t first = op->state->at[r], n = op->state->at[r + 1] - first;
-    int     others = 0; /* outputs that are not this rank's own */
-    if (c->kind == LS_ALL_REDUCE) {
+    int     peers = c->kind == LS_ALL_REDUCE ? ls__size(op) - 1 : r != c->root;
+    op->counted->sent += (int64_t)ls__bytes(op, n) * peers; /* the stores */
+    if (c->kind == LS_ALL_REDUCE)
         join(op, first, n, outs, ls__size(op), first);
-        others = ls__size(op) - 1;
-    } else {
+    else
         join(op, first, n, &outs[c->root], 1, first);
-        others = r != c->root;
-    }
-    op->counted->sent += (int64_t)ls__bytes(op, n) * others;
 }
 
 static bool work_is_shared(const ls_call *c)
