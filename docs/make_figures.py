@@ -5,7 +5,7 @@
     docs/make_figures.py [RUN_DIR]                 runs/gpt_tiny unless said otherwise
 
     build/lockstep bench collectives -n 4 --json >heap.jsonl     and so on, one file or several
-    docs/make_figures.py --collectives heap.jsonl ...
+    docs/make_figures.py --collectives heap.jsonl ...             prints the same figures as a table too
 """
 import json
 import math
@@ -162,6 +162,16 @@ def draw_collectives(series, common):
     return "\n".join(svg + ["</svg>"]) + "\n"
 
 
+def table(series):
+    """The same figures as Markdown."""
+    labels = list(series)
+    lines = ["| size | " + " | ".join(labels) + " |", "|---|" + "---|" * len(labels)]
+    for size in sorted({size for points in series.values() for size, _ in points}):
+        rates = [dict(series[label]).get(size) for label in labels]
+        lines.append(f"| {size_text(size)} | " + " | ".join("" if r is None else f"{r:.3g}" for r in rates) + " |")
+    return "\n".join(lines)
+
+
 def write(name, svg):
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), "w", encoding="utf-8") as file:
         file.write(svg)
@@ -169,7 +179,9 @@ def write(name, svg):
 
 def main():
     if sys.argv[1:2] == ["--collectives"]:
-        write("collectives.svg", draw_collectives(*read_collectives(sys.argv[2:])))
+        series, common = read_collectives(sys.argv[2:])
+        write("collectives.svg", draw_collectives(series, common))
+        print(table(series))
     else:
         write("loss.svg", draw(*read(sys.argv[1] if len(sys.argv) > 1 else "runs/gpt_tiny")))
 

@@ -160,8 +160,8 @@ def test_figure(folder, lines):
     data = os.path.join(folder, "runs.jsonl")
     with open(data, "w", encoding="utf-8") as f:
         f.writelines(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run([sys.executable, script, "--collectives", data], check=False)
-    cli.equal(done.returncode, 0, "exit status")
+    done = subprocess.run([sys.executable, script, "--collectives", data], check=False, stdout=subprocess.PIPE, text=True)
+    cli.equal((done.returncode, len(done.stdout.splitlines())), (0, len(lines) + 2), "exit status, lines of the table")
     root = xml.etree.ElementTree.parse(os.path.join(folder, "collectives.svg")).getroot()
     circles = [e for e in root.iter() if e.tag.endswith("}circle")]
     cli.equal(len(circles), len(lines), "points")
