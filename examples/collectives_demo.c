@@ -108,6 +108,11 @@ static ls_call call_of(ls_collective kind, int n, const float *in, float *out)
                      .root  = ROOT};
 }
 
+static bool same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 /* Elements that differ in any bit, and by more than an order of additions explains. */
 typedef struct {
     int64_t bits, wrong;
@@ -123,7 +128,7 @@ static differing compare(ls_collective kind, int n, int r, const float *out)
         return d;
     for (int64_t i = 0; i < count; i++) {
         float want = expected(kind, n, r, i);
-        d.bits += memcmp(&out[i], &want, sizeof want) != 0;
+        d.bits += !same_bits(&out[i], &want, sizeof want);
         d.wrong += !(fabs((double)out[i] - (double)want) <= bound);
     }
     return d;

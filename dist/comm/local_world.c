@@ -340,17 +340,20 @@ ls_status ls_local_world(const ls_local_opts *opts, ls_local_body body, void *co
         return ls_fail(LS_ECONFIG, "%d ranks on one host; 1 to %d are possible", opts->n,
                        MOST_RANKS);
     ls_status status = make_job(&job);
+    if (status) {
+        free_job(&job);
+        return status;
+    }
     for (int r = 0; r < job.n && !status; r++)
         status = start_rank(&job.ranks[r]);
     report unstarted = {.status = (int32_t)status};
     if (status)
         snprintf(unstarted.text, TEXT, "%s", ls_error_message());
     /* Threads cannot be killed; without their sockets they fail by themselves. */
-    for (int r = 0; r < job.n && status && job.ranks && job.ranks[r].job; r++)
+    for (int r = 0; r < job.n && status; r++)
         if (!job.ranks[r].started)
             close_sockets(&job.ranks[r]);
-    if (job.running)
-        wait_for_all(&job, status != LS_OK);
+    wait_for_all(&job, status != LS_OK);
     free_job(&job);
     if (unstarted.status)
         return ls_fail((ls_status)unstarted.status, "%s", unstarted.text);
