@@ -376,11 +376,12 @@ static ls_status wait_for_go(search *s)
                             "before all ranks have come");
     if (status)
         return status;
-    if (!ls__verdict_holds(&s->joined->session, LS__OF_GO, v))
+    if (!ls__verdict_holds(&s->joined->session, LS__OF_GO, v) ||
+        (v->code != LS__GO && !v->status))
         return ls_fail(LS_EPEER, "rank %d: what rank 0 sent has been changed", m->env->rank);
     int64_t soonest = ls_now_ns() + 10 * LS__SECOND;
     m->deadline     = m->deadline > soonest ? m->deadline : soonest;
-    return v->code == LS__GO ? LS_OK : ls_fail(LS_ETIMEOUT, "%s", v->text);
+    return v->code == LS__GO ? LS_OK : ls_fail((ls_status)v->status, "%s", v->text);
 }
 
 /* A message of n bytes and its mac; out, too, where there is one. */
