@@ -30,12 +30,16 @@ def summary(name):
 
 
 class Rank:
-    """One process; out and err are what it has printed once it has ended."""
+    """One process; out and err are what it has printed once it has ended.  A variable that is None is not set."""
 
     def __init__(self, rank, world, program, arguments=(), prefix=(), fds=(), **variables):
         environment = {k: v for k, v in os.environ.items() if not FOREIGN.match(k)}
         environment |= {"RANK": str(rank), "WORLD_SIZE": str(world)}
-        environment |= {k: str(v) for k, v in variables.items()}
+        environment |= {k: str(v) for k, v in variables.items() if v is not None}
+        for k in [k for k, v in variables.items() if v is None]:
+            environment.pop(k, None)
+        if os.environ.get("LS_SANITIZE") == "thread":  # which wants its addresses where it expects them
+            prefix = [*prefix, "setarch", "-R"]
         self.rank, self.out, self.err, self.status = rank, "", "", None
         self.start = time.monotonic()
         self.process = subprocess.Popen([*prefix, program, *arguments], env=environment, stdout=subprocess.PIPE,
@@ -85,17 +89,28 @@ def free_port(count=1, family=socket.AF_INET, address="127.0.0.1"):
     raise RuntimeError("no free ports")
 
 
+def sockets_of(pids):
+    """"socket:[123]", ... of these processes."""
+    names = set()
+    for pid in pids:
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                names.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            pass
+    return names
+
+
+def unix_listeners(pids):
+    """The abstract names at which these processes listen."""
+    own = sockets_of(pids)
+    lines = [line.split() for line in open("/proc/net/unix").read().splitlines()[1:]]
+    return {w[7] for w in lines if len(w) > 7 and w[3] == "00010000" and f"socket:[{w[6]}]" in own}
+
+
 def listeners(pids=None, path="/proc/net"):
     """(address, port) of the TCP sockets that listen; of these processes only, where given."""
-    inodes = None
-    if pids is not None:
-        inodes = set()
-        for pid in pids:
-            try:
-                for fd in os.listdir(f"/proc/{pid}/fd"):
-                    inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
-            except OSError:
-                pass
+    own = None if pids is None else sockets_of(pids)
     found = set()
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
@@ -104,12 +119,20 @@ def listeners(pids=None, path="/proc/net"):
             continue
         for line in lines:
             words = line.split()
-            if words[3] != "0A" or (inodes is not None and f"socket:[{words[9]}]" not in inodes):
+            if words[3] != "0A" or (own is not None and f"socket:[{words[9]}]" not in own):
                 continue
             address, port = words[1].split(":")
             raw = b"".join(struct.pack("=I", int(address[i:i + 8], 16)) for i in range(0, len(address), 8))
             found.add((socket.inet_ntop(family, raw), int(port, 16)))
     return found
+
+
+def unix_name(port, run_id="", restart=0):
+    """Where ranks of one host meet without a secret."""
+    h = 0xCBF29CE484222325
+    for byte in run_id.encode():
+        h = (h ^ byte) * 0x100000001B3 % 2**64
+    return f"\0lockstep/{os.geteuid()}/{port}/{h:016x}/{restart}"
 
 
 # ---- rank 0's protocol, written from handshake_impl.h ----

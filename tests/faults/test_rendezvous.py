@@ -174,6 +174,105 @@ def false_hosts():
         server.close()
 
 
+def as_another_user(body):
+    """Runs body() in a child that is nobody; how it went, as waitpid() has it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os._exit(body() or 0)
+        except BaseException as e:
+            print("as another user:", e, flush=True)
+        os._exit(9)
+    return child
+
+
+def another_user():
+    """Without a secret the kernel tells who is there: nobody else is let in, or taken for rank 0."""
+    if os.geteuid() != 0:
+        print("skipped: another user: needs root")
+        return
+    port = free_port()
+    name = unix_name(port)
+    host = job(2, [0], MASTER_PORT=port)[0]
+    time.sleep(0.3 * SLOW)
+
+    def intrude():
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(5)
+        s.connect(name)
+        return 0 if ended(s) else 1
+
+    check(os.waitpid(as_another_user(intrude), 0)[1] == 0, "another user: let in")
+    with socket.socket(socket.AF_UNIX) as s:  # the same by this user is greeted, so the name is right
+        s.connect(name)
+        check(len(receive(s, CHALLENGE)) == CHALLENGE, "another user: the name")
+    all_well("another user", [host] + job(2, [1], MASTER_PORT=port))
+
+    def pretend():
+        s = socket.socket(socket.AF_UNIX)
+        s.bind(name)
+        s.listen(100)
+        time.sleep(60)
+
+    child = as_another_user(pretend)
+    time.sleep(0.3)
+    fails("another user", job(2, [1], ["timeout=1"], MASTER_PORT=port)[0], "another user listens there")
+    fails("another user", job(2, [0], ["timeout=1"], MASTER_PORT=port)[0], "cannot listen on", f"pid {child} (")
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+
+def unix_strangers():
+    """Of this user, without a secret: words that are no proof get nowhere here too."""
+    port = free_port()
+    host = job(3, [0], MASTER_PORT=port)[0]
+    time.sleep(0.3 * SLOW)
+    check(unix_name(port).replace("\0", "@") in unix_listeners([host.process.pid]), "Unix strangers: the name")
+    kept = []
+    for words in (b"", b"x", os.urandom(PROOF), os.urandom(1 << 16), b"\xff" * PROOF):
+        s = socket.socket(socket.AF_UNIX)
+        kept.append(s)
+        s.connect(unix_name(port))
+        try:
+            s.sendall(words)
+        except OSError:
+            pass
+    for _ in range(100):
+        kept.append(socket.socket(socket.AF_UNIX))
+        kept[-1].settimeout(5)
+        kept[-1].connect(unix_name(port))
+    all_well("Unix strangers", [host] + job(3, [1, 2], MASTER_PORT=port))
+    for s in kept:
+        s.close()
+
+
+def nobody_listens_afterwards():
+    port = free_port()
+    ranks = job(3, arguments=("hold=1", "timeout=20"), **by_tcp(port))
+    time.sleep(0.5)
+    pids = [r.process.pid for r in ranks]
+    if SLOW == 1:
+        check(listeners(pids) == set(), f"afterwards: {listeners(pids)}")
+        check(unix_listeners(pids) == set(), f"afterwards: {unix_listeners(pids)}")
+    all_well("afterwards", ranks)
+
+
+def foreign_words():
+    """The variables of launchers that are not here: MPICH's mpirun, srun."""
+    port, none = free_port(), {"RANK": None, "WORLD_SIZE": None}
+    all_well("MPICH", [Rank(0, 0, PROGRAM, **none, PMI_RANK=r, PMI_SIZE=3, MPI_LOCALRANKID=r, MPI_LOCALNRANKS=3)
+                       for r in range(3)])
+    slurm = {"SLURM_NTASKS": 3, "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0, "SLURM_NODELIST": "localhost",
+             "SLURM_NODEID": 0, "SLURM_STEP_TASKS_PER_NODE": 3}
+    for more in ({}, {"LOCKSTEP_SECRET": SECRET}, {"LOCKSTEP_SECRET": SECRET, "MASTER_PORT": port},
+                 {"LOCKSTEP_SECRET": SECRET, "MASTER_PORT": port, "SLURM_STEP_TASKS_PER_NODE": None}):
+        all_well(f"Slurm {sorted(more)}", [Rank(0, 0, PROGRAM, **none | slurm | more, SLURM_PROCID=r, SLURM_LOCALID=r)
+                                           for r in range(3)])
+
+
 # ---- ports ----
 
 def port_in_use():
@@ -371,7 +470,7 @@ def cycles():
 
 
 def main():
-    tests = [strangers, false_hosts, port_in_use, same_port, jobs_at_once, handed_socket, port_range,
+    tests = [strangers, unix_strangers, another_user, false_hosts, foreign_words, nobody_listens_afterwards, port_in_use, same_port, jobs_at_once, handed_socket, port_range,
              given_address_only, never_starts, dies_early, first_to_give_up, secrets, wrong_place, many_ranks, cycles]
     for test in tests:
         if len(sys.argv) > 2 and test.__name__ not in sys.argv[2:]:
