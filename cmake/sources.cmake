@@ -91,6 +91,7 @@ set(LS_SOURCES
   data/token_file.c
   data/tokenizer.c
   # dist/comm
+  dist/comm/address.c
   dist/comm/board.c
   dist/comm/call.c
   dist/comm/collective.c
@@ -109,9 +110,16 @@ set(LS_SOURCES
   dist/comm/control_watch.c
   dist/comm/form.c
   dist/comm/guard.c
+  dist/comm/handshake.c
   dist/comm/join.c
   dist/comm/local_world.c
+  dist/comm/launch_env.c
+  dist/comm/port_owner.c
   dist/comm/recorder.c
+  dist/comm/rendezvous.c
+  dist/comm/rendezvous_guest.c
+  dist/comm/rendezvous_host.c
+  dist/comm/rendezvous_pairs.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c
@@ -123,6 +131,7 @@ set(LS_SOURCES
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
   dist/comm/wait.c
+  dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
