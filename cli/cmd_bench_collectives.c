@@ -17,8 +17,11 @@
 static const char help[] =
     "usage: lockstep bench collectives -n N [OPTION]...\n"
     "\n"
-    "Measures the operations that ranks train with, on N processes of this host, and checks\n"
-    "every result.  Columns as nccl-tests: algbw = size / time; busbw = algbw times 2 (N-1)/N\n"
+    "Measures the operations that ranks train with, on N processes of this host or, where a\n"
+    "launcher has started it (lockstep run, torchrun, mpirun, srun), as one of its ranks (no "
+    "-n),\n"
+    "and checks every result.  Columns as nccl-tests: algbw = size / time; busbw = algbw times "
+    "2 (N-1)/N\n"
     "for all_reduce, (N-1)/N for those that move slices, 1 for the rest; #wrong elements.\n"
     "Memory: what loads and stores of all ranks move at least, per second.\n"
     "\n"
@@ -27,7 +30,9 @@ static const char help[] =
     "reduce,\n"
     "                     gather, scatter, all_to_all, send_recv, barrier, or all\n"
     "  --bytes B          one size, with K, M or G; default 1K to 64M in steps of 4\n"
-    "  --transport T      shm (default), tcp, or threads\n"
+    "  --transport T      shm (default), tcp, or threads; of a launcher's ranks auto "
+    "(default),\n"
+    "                     shm, tcp, or mpi\n"
     "  --algorithm A      auto (default), direct, tree, halving, ring\n"
     "  --memory M         heap (default: what other ranks reach in place), or ordinary\n"
     "  --dtype D          F32 (default), BF16, I32, I64, U8\n"
@@ -49,11 +54,11 @@ typedef struct {
 } words;
 
 typedef struct {
-    int           n;
-    const char   *transport; /* NULL: not given */
-    ls_algorithm  algorithm, compared[2];
-    bool          compares, json;
-    ls_bench_task task; /* op NULL: all; bytes 0: the sweep */
+    ls_bench_ranks ranks;
+    const char    *transport; /* NULL: not given */
+    ls_algorithm   algorithm, compared[2];
+    bool           compares, json;
+    ls_bench_task  task; /* op NULL: all; bytes 0: the sweep */
 } options;
 
 /* ---- the words ---- */
@@ -115,13 +120,16 @@ static ls_status parse_compared(const char *word, options *o)
 
 static ls_status parse_transport(const char *word, options *o)
 {
-    static const char *const known[] = {"shm", "tcp", "threads"};
+    static const char *const own[] = {"shm", "tcp", "threads"}, *const job[] = {"shm", "tcp",
+                                                                                "auto", "mpi"};
+    int n = o->ranks.launched ? 4 : 3;
 
     o->transport = word;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(word, known[i]))
+    for (int i = 0; i < n; i++)
+        if (!strcmp(word, o->ranks.launched ? job[i] : own[i]))
             return LS_OK;
-    return unknown("--transport", word, "shm, tcp and threads");
+    return unknown("--transport", word,
+                   o->ranks.launched ? "shm, tcp, mpi and auto" : "shm, tcp and threads");
 }
 
 static ls_status parse_task(const words *w, ls_bench_task *t)
@@ -151,19 +159,42 @@ static ls_status check(const words *w, const options *o)
     ls_algorithm used[] = {o->algorithm, o->compared[0], o->compared[1]};
 
     for (int i = 0; i < 3; i++)
-        if (!ls_algorithm_fits(used[i], o->n))
+        if (!ls_algorithm_fits(used[i], o->ranks.n))
             return ls_fail(LS_ECONFIG,
                            "bench collectives: algorithm %s needs a power of two, not %d ranks",
-                           ls_algorithm_name(used[i]), o->n);
+                           ls_algorithm_name(used[i]), o->ranks.n);
     if (o->compares && (w->algorithm || w->memory))
         return ls_fail(LS_ECONFIG, "bench collectives: --compare goes without %s",
                        w->algorithm ? "--algorithm" : "--memory");
     if (o->compares && (!o->task.op || o->task.op->kind == LS_BARRIER))
         return ls_fail(LS_ECONFIG, "bench collectives: --compare needs one --op, not %s",
                        w->op);
-    if (o->compares && o->n < 2)
+    if (o->compares && o->ranks.n < 2)
         return ls_fail(LS_ECONFIG, "bench collectives: --compare on one rank: nothing to send");
     return LS_OK;
+}
+
+/* From the launcher, or -n. */
+static ls_status parse_ranks(const words *w, options *o)
+{
+    ls_launch_env env;
+    ls_status     status = ls_launch_env_read(&env);
+
+    if (status)
+        return status;
+    o->ranks.launched = strcmp(env.launcher, "none") != 0;
+    o->ranks.rank     = env.rank;
+    o->ranks.n        = env.world;
+    if (!o->ranks.launched && !w->n)
+        return ls_fail(LS_ECONFIG,
+                       "bench collectives: -n N is missing; see lockstep bench collectives "
+                       "--help");
+    if (w->n)
+        status = parse_int("-n", w->n, 1, MOST_RANKS, &o->ranks.n);
+    if (!status && o->ranks.launched && o->ranks.n != env.world)
+        status = ls_fail(LS_ECONFIG, "bench collectives: -n %d, but %s has started %d ranks",
+                         o->ranks.n, env.launcher, env.world);
+    return status;
 }
 
 static ls_status parse(const words *w, options *o)
@@ -173,13 +204,9 @@ static ls_status parse(const words *w, options *o)
     *o = (options){.json = w->json, .task = {.op = ls_bench_op_at(0), .dtype = LS_F32}};
     if (w->op && !strcmp(w->op, "all"))
         o->task.op = NULL;
-    if (!w->n)
-        return ls_fail(LS_ECONFIG,
-                       "bench collectives: -n N is missing; see lockstep bench collectives "
-                       "--help");
-    status = parse_int("-n", w->n, 1, MOST_RANKS, &o->n);
+    status = parse_ranks(w, o);
     if (!status && w->root)
-        status = parse_int("--root", w->root, 0, o->n - 1, &o->task.root);
+        status = parse_int("--root", w->root, 0, o->ranks.n - 1, &o->task.root);
     if (!status && w->transport)
         status = parse_transport(w->transport, o);
     if (!status && w->algorithm && !ls_algorithm_parse(w->algorithm, &o->algorithm))
@@ -332,24 +359,33 @@ static ls_status body(ls_comm *world, void *context)
     return status;
 }
 
-ls_status ls_bench_world(int n, const char *transport, ls_algorithm algorithm,
-                         ls_local_body what, void *context)
+ls_status ls_bench_world(const ls_bench_ranks *ranks, const char *transport,
+                         ls_algorithm algorithm, ls_local_body what, void *context)
 {
     ls_join_opts join = {.backend = transport, .algorithm = algorithm};
+    ls_comm     *world;
 
-    return ls_local_world(&(ls_local_opts){n, join}, what, context);
+    if (!ranks->launched)
+        return ls_local_world(&(ls_local_opts){ranks->n, join}, what, context);
+    ls_status status = ls_world_join(&join, NULL, &world);
+    if (status)
+        return status;
+    status = what(world, context);
+    ls_comm_free(world);
+    return status;
 }
 
 static ls_status run(const options *o)
 {
     if (o->compares)
         return ls_bench_compare(
-            &(ls_compare_opts){.n         = o->n,
+            &(ls_compare_opts){.ranks     = o->ranks,
                                .transport = o->transport,
                                .algorithm = {o->compared[0], o->compared[1]},
                                .task      = o->task,
                                .json      = o->json});
-    return ls_bench_world(o->n, o->transport ? o->transport : "shm", o->algorithm, body,
+    const char *usual = o->ranks.launched ? "auto" : "shm";
+    return ls_bench_world(&o->ranks, o->transport ? o->transport : usual, o->algorithm, body,
                           (void *)(uintptr_t)o);
 }
 

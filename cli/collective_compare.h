@@ -7,17 +7,25 @@
 
 #include "cli/collective_bench.h"
 #include "dist/comm/local_world.h"
+#include "dist/comm/rendezvous.h"
 
-/* Runs body as the n ranks of a world over this transport with this algorithm. */
-LS_MUST_CHECK ls_status ls_bench_world(int n, const char *transport, ls_algorithm algorithm,
-                                       ls_local_body body, void *context);
+/* On n processes of this command's own, or as rank `rank` of n that a launcher has started. */
+typedef struct {
+    int  n, rank;
+    bool launched;
+} ls_bench_ranks;
+
+/* Runs body on them, over this transport with this algorithm. */
+LS_MUST_CHECK ls_status ls_bench_world(const ls_bench_ranks *ranks, const char *transport,
+                                       ls_algorithm algorithm, ls_local_body body,
+                                       void *context);
 
 typedef struct {
-    int           n;
-    const char   *transport; /* NULL: shm, then tcp */
-    ls_algorithm  algorithm[2];
-    ls_bench_task task; /* bytes 0: 1 KiB to 16 MiB */
-    bool          json;
+    ls_bench_ranks ranks;
+    const char    *transport; /* NULL: shm, then tcp */
+    ls_algorithm   algorithm[2];
+    ls_bench_task  task; /* bytes 0: 1 KiB to 16 MiB */
+    bool           json;
 } ls_compare_opts;
 
 /*

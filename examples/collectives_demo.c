@@ -1,13 +1,15 @@
 /*
  * collectives_demo.c - every operation between ranks, beside the loop that defines it.
  *
+ *     lockstep run -n 4 -- collectives_demo          as the ranks of a job
  *     collectives_demo [-n N] [-t shm|tcp|threads] [-a auto|direct|tree|halving|ring]
  *
- * Each of the N ranks (4) holds a vector of floats.  Rank 0 prints a line for each operation:
- * whether all ranks got, to the last bit, what a loop over everybody's vectors gives here (the
- * ring adds in another order, so up to rounding), and the most bytes that a rank sent beside
- * what the algorithms' arithmetic says.  N ranks that each hold T bytes cannot agree on their
- * sum with less than 2 T (N-1)/N bytes from each.
+ * Each of the N ranks (the launcher's, else -n, else 4 processes of its own) holds a vector of
+ * floats.  Rank 0 prints a line for each operation: whether all ranks got, to the last bit,
+ * what a loop over everybody's vectors gives here (the ring adds in another order, so up to
+ * rounding), and the most bytes that a rank sent beside what the algorithms' arithmetic says.
+ * N ranks that each hold T bytes cannot agree on their sum with less than 2 T (N-1)/N bytes
+ * from each.
  */
 #include <float.h>
 #include <math.h>
@@ -212,6 +214,24 @@ static ls_status rank(ls_comm *world, void *context)
     return status;
 }
 
+/* As one rank where a launcher has started this process, else as all of them. */
+static ls_status run(const ls_local_opts *opts)
+{
+    ls_launch_env env;
+    ls_comm      *world;
+    ls_status     status = ls_launch_env_read(&env);
+
+    if (!status && !strcmp(env.launcher, "none"))
+        return ls_local_world(opts, rank, NULL);
+    if (!status)
+        status = ls_world_join(&opts->join, NULL, &world);
+    if (status)
+        return status;
+    status = rank(world, NULL);
+    ls_comm_free(world);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     ls_local_opts opts = {.n = 4};
@@ -230,7 +250,7 @@ int main(int argc, char **argv)
         return fprintf(stderr, "usage: collectives_demo [-n N] [-t shm|tcp|threads] "
                                "[-a auto|direct|tree|halving|ring]\n"),
                2;
-    if (ls_local_world(&opts, rank, NULL))
+    if (run(&opts))
         return fprintf(stderr, "collectives_demo: %s\n", ls_error_message()), 1;
     return 0;
 }

@@ -197,6 +197,37 @@ def test_demo(folder):
     cli.check(r.returncode == 1 and "power of two" in r.stderr, f"halving of 3: {r.stderr!r}")
 
 
+def as_ranks(folder, n, port, *command):
+    """(exit status, stdout, stderr) of n processes with the variables that torchrun sets."""
+    running = []
+    for rank in range(n):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(n), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(n),
+                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        running.append(subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True))
+    ends = [p.communicate(timeout=60) for p in running]
+    return [(p.returncode, *end) for p, end in zip(running, ends)]
+
+
+def test_launched(folder):
+    """As the ranks that a launcher has started; rank 0 alone prints."""
+    port = 20000 + os.getpid() % 20000
+    demo, command = os.path.abspath(sys.argv[2]), [cli.command(), "bench", "collectives"]
+    rows = [("demo", [demo], 8), ("bench", command + ["--bytes", "4K", "--json"], 1),
+            ("bench with -n", command + ["-n", "3", "--bytes", "4K", "--json", "--transport", "tcp"], 1),
+            ("compare", command + ["--compare", "ring,tree", "--bytes", "4K", "--json"], 4)]
+    for name, args, lines in rows:
+        cli.row(f"launched: {name}")
+        ends = as_ranks(folder, 3, port, *args)
+        cli.equal([end[0] for end in ends], [0, 0, 0], f"exit statuses ({ends[0][2]!r})")
+        cli.equal([end[1] for end in ends[1:]], ["", ""], "stdout of the other ranks")
+        told = ends[0][1].splitlines()
+        cli.equal(len(told[3:] if args == [demo] else told), lines, f"lines of {told}")
+    cli.row("launched: another -n")
+    for end in as_ranks(folder, 2, port, *command, "-n", "3"):
+        cli.check(end[0] == 2 and "-n 3" in end[2] and "2 ranks" in end[2], f"refused: {end}")
+
+
 def ranks_in(folder):
     found = []
     for path in glob.glob("/proc/[0-9]*/cwd"):
@@ -246,6 +277,7 @@ def main():
         test_compare(folder)
         test_figure(folder, lines)
         test_demo(folder)
+        test_launched(folder)
         test_killed(folder)
     cli.finish()
 
