@@ -110,6 +110,7 @@ set(LS_SOURCES
   dist/comm/guard.c
   dist/comm/join.c
   dist/comm/launch.c
+  dist/comm/launch_groups.c
   dist/comm/launch_guard.c
   dist/comm/launch_input.c
   dist/comm/launch_job.c

@@ -29,7 +29,7 @@
 enum {
     GRACE_MS   = 2000,  /* from SIGTERM to SIGKILL */
     REMAINS_MS = 30000, /* for what is left of groups after a stop signal that was passed on */
-    KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL; a zombie never goes */
+    KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL */
     TWICE_MS   = 20,    /* `timeout` sends its signal twice; a person is slower */
     LOOK_MS    = 100,
     LOOK_SOON_MS = 10,
@@ -53,7 +53,8 @@ typedef struct {
     ls__outputs   *outputs;
     ls__outcome   *outcome;
     ls_board      *board;
-    rank_state    *ranks; /* [n] */
+    rank_state    *ranks;  /* [n] */
+    ls__group     *groups; /* [n] scratch */
     ls__input      input;
     struct pollfd *polls; /* [POLL_RANKS + 2 n] */
     int            trouble[2];
@@ -104,6 +105,27 @@ static void signal_groups(job *j, int number)
             kill(-j->ranks[i].pid, number);
 }
 
+static void forget_group(job *j, rank_state *r)
+{
+    r->group = false;
+    ls__guard_remove(j->guard, r->pid);
+}
+
+/* When all ranks have ended: forgets the groups of zombies alone; how many others there are. */
+static int look_closer(job *j)
+{
+    int n = 0, at = 0;
+
+    for (int i = 0; i < j->place->n; i++)
+        if (j->ranks[i].group)
+            j->groups[n++] = (ls__group){.group = j->ranks[i].pid};
+    int living = ls__groups_living(j->groups, n);
+    for (int i = 0; i < j->place->n; i++)
+        if (j->ranks[i].group && !j->groups[at++].lives)
+            forget_group(j, &j->ranks[i]);
+    return living;
+}
+
 /* Forgets the groups that have nobody left; how many others there are. */
 static int look_at_groups(job *j)
 {
@@ -111,13 +133,11 @@ static int look_at_groups(job *j)
 
     for (int i = 0; i < j->place->n; i++) {
         rank_state *r = &j->ranks[i];
-        if (r->group && r->ended && kill(-r->pid, 0) && errno == ESRCH) {
-            r->group = false;
-            ls__guard_remove(j->guard, r->pid);
-        }
+        if (r->group && r->ended && kill(-r->pid, 0) && errno == ESRCH)
+            forget_group(j, r);
         left += r->group;
     }
-    return left;
+    return left && !j->alive ? look_closer(j) : left;
 }
 
 static void enter(job *j, stage next, int limit_ms)
@@ -435,9 +455,10 @@ static ls_status prepare(job *j)
     int        nodes = p->opts->nodes > 0 ? p->opts->nodes : 1;
     ls_status  status;
 
-    j->ranks = ls_calloc((size_t)p->n, sizeof *j->ranks);
-    j->polls = ls_calloc((size_t)(POLL_RANKS + 2 * p->n), sizeof *j->polls);
-    if (!j->ranks || !j->polls)
+    j->ranks  = ls_calloc((size_t)p->n, sizeof *j->ranks);
+    j->groups = ls_calloc((size_t)p->n, sizeof *j->groups);
+    j->polls  = ls_calloc((size_t)(POLL_RANKS + 2 * p->n), sizeof *j->polls);
+    if (!j->ranks || !j->groups || !j->polls)
         return LS_ENOMEM;
     for (int i = 0; i < p->n; i++)
         j->ranks[i].out.fd = j->ranks[i].err.fd = -1;
@@ -466,6 +487,7 @@ static void clear(job *j)
     close_fd(&j->place->listen_fd);
     ls_board_free(j->board);
     free(j->ranks);
+    free(j->groups);
     free(j->polls);
 }
 
