@@ -458,10 +458,10 @@ static ls_status prepare(job *j)
     j->ranks  = ls_calloc((size_t)p->n, sizeof *j->ranks);
     j->groups = ls_calloc((size_t)p->n, sizeof *j->groups);
     j->polls  = ls_calloc((size_t)(POLL_RANKS + 2 * p->n), sizeof *j->polls);
+    for (int i = 0; j->ranks && i < p->n; i++)
+        j->ranks[i].out.fd = j->ranks[i].err.fd = -1;
     if (!j->ranks || !j->groups || !j->polls)
         return LS_ENOMEM;
-    for (int i = 0; i < p->n; i++)
-        j->ranks[i].out.fd = j->ranks[i].err.fd = -1;
     if (pipe2(j->trouble, O_CLOEXEC)) {
         j->trouble[0] = j->trouble[1] = -1;
         return ls_fail(LS_EIO, "run: no pipe: %s", strerror(errno));
