@@ -101,7 +101,8 @@ static ls_status find_secret(launch *l)
 static ls_status shared_run_id(launch *l)
 {
     const char *exported = getenv("LOCKSTEP_RUN_ID");
-    const char *parts[]  = {"run id", l->place.secret, l->opts->rendezvous};
+    char        address[sizeof l->place.master.host + 16];
+    const char *parts[] = {"run id", l->place.secret, address};
     char        hex[LS_SHA256_HEX];
     ls_sha256   sha;
     ls_status   status;
@@ -110,6 +111,7 @@ static ls_status shared_run_id(launch *l)
         snprintf(l->place.run_id, sizeof l->place.run_id, "%s", exported);
         return LS_OK;
     }
+    snprintf(address, sizeof address, "%s:%d", l->place.master.host, l->place.master.port);
     status = ls_sha256_init(&sha);
     for (int i = 0; i < 3 && !status; i++)
         status = ls_sha256_update(&sha, parts[i], strlen(parts[i]) + 1);

@@ -570,7 +570,7 @@ def guards():
     found = []
     for name in os.listdir("/proc"):
         try:
-            if name.isdigit() and open(f"/proc/{name}/comm").read() == "lockstep-guard\n":
+            if name.isdigit() and alive(name) and open(f"/proc/{name}/comm").read() == "lockstep-guard\n":
                 found.append(int(name))
         except OSError:
             pass
@@ -588,7 +588,7 @@ def test_killed(folder):
                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if delay is None:
             job.wait_ranks(3)
-            cli.check(len(job.processes()) == 9, f"{len(job.processes())} processes, want 9")
+            until(lambda: len(job.processes()) == 9, "9 processes")
         else:
             time.sleep(delay)
         job.process.kill()
@@ -605,6 +605,14 @@ def test_killed(folder):
     for pid in guards():
         os.kill(pid, signal.SIGKILL)
     cli.equal((job.end(), job.err), (0, ""), "end")
+    cli.row("the guardian is killed, then the launcher")
+    clean(folder)
+    job = Job(folder, ["-n", 2], "touch ready-$RANK; exec sleep 65")
+    job.wait_ranks(2)
+    for pid in guards():
+        os.kill(pid, signal.SIGKILL)
+    job.process.kill()
+    job.end()
     clean(folder)
 
 
