@@ -22,7 +22,7 @@ typedef struct {
     ls__place             place;
     ls__outputs           outputs;
     ls__signals           signals;
-    int                   guard, restarts;
+    int                   restarts;
     char                  secret[2 * SECRET_BYTES + 1];
 } launch;
 
@@ -213,7 +213,7 @@ static ls_status run_attempts(launch *l, ls__outcome *outcome)
     do {
         status = find_master(l);
         if (!status)
-            status = ls__attempt(&l->place, l->guard, &l->outputs, outcome);
+            status = ls__attempt(&l->place, &l->outputs, outcome);
     } while (!status && goes_on(l, outcome));
     return status;
 }
@@ -250,11 +250,11 @@ static int finish(launch *l, const ls__outcome *o)
 static ls_status run_job(launch *l, int *exit_status)
 {
     ls__outcome outcome = {.rank = -1};
-    ls_status   status  = ls__guard_begin(&l->guard);
+    ls_status   status  = ls__guard_begin(&l->place.guard);
 
     if (!status) {
         status = run_attempts(l, &outcome);
-        close(l->guard);
+        close(l->place.guard);
     }
     if (!status)
         say_failure(l, &outcome);
@@ -264,7 +264,7 @@ static ls_status run_job(launch *l, int *exit_status)
 
 ls_status ls_launch(const ls_launch_opts *opts, int *exit_status)
 {
-    launch    l    = {.opts = opts, .guard = -1};
+    launch    l    = {.opts = opts};
     char     *path = NULL;
     ls_status status;
 

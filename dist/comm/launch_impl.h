@@ -124,7 +124,7 @@ typedef struct {
     ls__address           master;
     char                  run_id[128];
     const char           *secret;
-    int                   listen_fd, board_fd, trouble_fd;
+    int                   listen_fd, board_fd, trouble_fd, guard;
     const ls__signals    *signals;
     struct rlimit         files; /* the ranks' limit */
 } ls__place;
@@ -164,7 +164,7 @@ typedef struct {
 } ls__outputs;
 
 /* One attempt, with signals caught and the guardian there. */
-LS_MUST_CHECK ls_status ls__attempt(ls__place *place, int guard, ls__outputs *outputs,
+LS_MUST_CHECK ls_status ls__attempt(ls__place *place, ls__outputs *outputs,
                                     ls__outcome *outcome);
 
 /* 128 + signal, or what it exited with. */

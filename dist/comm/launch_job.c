@@ -49,7 +49,7 @@ enum { POLL_SIGNALS, POLL_SINKS, POLL_INPUT = POLL_SINKS + 2, POLL_RANKS };
 
 typedef struct {
     ls__place     *place;
-    int            guard, alive; /* ranks that have not ended */
+    int            alive; /* ranks that have not ended */
     ls__outputs   *outputs;
     ls__outcome   *outcome;
     ls_board      *board;
@@ -108,7 +108,7 @@ static void signal_groups(job *j, int number)
 static void forget_group(job *j, rank_state *r)
 {
     r->group = false;
-    ls__guard_remove(j->guard, r->pid);
+    ls__guard_remove(j->place->guard, r->pid);
 }
 
 /* When all ranks have ended: forgets the groups of zombies alone; how many others there are. */
@@ -358,7 +358,6 @@ static ls_status start(job *j, int i)
     r->pid   = started.pid;
     r->group = true;
     j->alive++;
-    ls__guard_add(j->guard, r->pid);
     if (started.in >= 0)
         j->input = (ls__input){.from = STDIN_FILENO, .to = started.in};
     if (!j->place->opts->plain || world_rank(j, i) != 0)
@@ -412,7 +411,7 @@ static void abandon(job *j)
         while (r->pid > 0 && waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         if (r->pid > 0)
-            ls__guard_remove(j->guard, r->pid);
+            ls__guard_remove(j->place->guard, r->pid);
     }
 }
 
@@ -491,10 +490,9 @@ static void clear(job *j)
     free(j->polls);
 }
 
-ls_status ls__attempt(ls__place *place, int guard, ls__outputs *outputs, ls__outcome *outcome)
+ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outcome)
 {
     job       j = {.place   = place,
-                   .guard   = guard,
                    .outputs = outputs,
                    .outcome = outcome,
                    .input   = {.from = -1, .to = -1},

@@ -4,13 +4,17 @@
 Ranks are shell lines and small Python programs.  Every rank of a row carries a mark of its own in its environment
 (LS_TEST_MARK), by which what is left of it is found in /proc, whoever its parent is by then.
 """
+import ctypes
+import fcntl
 import os
 import pty
 import random
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
@@ -74,10 +78,11 @@ class Job:
         self.seconds = time.monotonic() - self.began
         self.out, self.err = (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace")
         self.returncode, self.stderr, self.stdout = self.process.returncode, self.err, self.out
-        self.nothing_left()
+        self.nothing_left(2 if self.returncode == -signal.SIGKILL else 0.05)
         return self.returncode
 
     def nothing_left(self, within=2.0):
+        """The launcher itself leaves when all have gone; when it was killed it may take a moment."""
         ok = until(lambda: not self.processes(), None, within * SLOW)
         cli.check(ok, f"processes are left: {[describe(p) for p in self.processes()]}")
         for pid in self.processes():
@@ -270,6 +275,35 @@ def test_lines(folder):
     cli.equal(job.out.count("error"), 400, "lines of stderr")
 
 
+BOTH = r"""
+import os
+for i in range(300):
+    for fd in (1, 2):
+        os.write(fd, os.environ["RANK"].encode() * 3000 + b"\n")
+"""
+
+
+def test_slow_reader_of_both(folder):
+    """Lines of stdout and stderr do not cut each other where both are one full pipe."""
+    cli.row("stdout and stderr into one pipe with a slow reader")
+    r, w = os.pipe()
+    job = Job(folder, ["-n", 2], [PY, "-c", BOTH], stdout=w, stderr=w)
+    os.close(w)
+    time.sleep(0.3)
+    text = b""
+    while True:
+        some = os.read(r, 10007)
+        if not some:
+            break
+        text += some
+        time.sleep(0.0005)
+    os.close(r)
+    cli.equal(job.end(), 0, "exit status")
+    want = {b"[%d] %s" % (i, b"%d" % i * 3000) for i in range(2)}
+    lines = text.splitlines()
+    cli.equal((len(lines), set(lines) == want), (1200, True), "lines")
+
+
 LONG = r"""
 import os, sys
 r = int(os.environ["RANK"])
@@ -369,7 +403,7 @@ def test_stdin(folder):
     cli.row("stdin from a terminal")
     parent, child = pty.openpty()
     job = Job(folder, ["-n", 2], "read x; echo got $x; cat", stdin=child,
-              preexec_fn=lambda: (os.setsid(), __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0)))
+              preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)))
     os.write(parent, b"typed\n")
     time.sleep(0.2)
     os.write(parent, b"more\n\x04")
@@ -389,7 +423,7 @@ ENDS = [
     ("crashed", 2, "test $RANK = 0 && kill -SEGV $$; sleep 60", 139, "rank 0 (pid {0}) was killed by signal 11"),
     ("rank 0 leaves early", 3, "test $RANK = 0 && exit 0; sleep 0.5; echo end", 0, None),
     ("early leave, later failure", 2, "test $RANK = 0 && exit 0; sleep 0.3; exit 5", 5, "rank 1 (pid {1})"),
-    ("first failure counts", 3, "test $RANK = 2 && exit 4; trap 'exit 9' TERM; sleep 60 & wait", 4, "rank 2 (pid {2})"),
+    ("first failure counts", 3, "test $RANK = 2 && { sleep 0.3; exit 4; }; trap 'exit 9' TERM; sleep 60 & wait", 4, "rank 2 (pid {2})"),
     ("a status above 128", 2, "test $RANK = 0 && exit 200; sleep 60", 200, "exited with status 200"),
 ]
 
@@ -427,7 +461,31 @@ def test_stubborn(folder):
     job = run(folder, ["-n", 2], "sleep 61 & exit 0")
     cli.equal((job.returncode, job.err), (0, ""), "end")
     cli.check(job.seconds < 2 + 2 * SLOW, f"it took {job.seconds:.2f} s")
+    cli.row("they have the time to end in order")
+    job = run(folder, ["-n", 2], "(trap 'touch left-$RANK; exit' TERM; touch up-$RANK; while :; do sleep 0.02; done) &"
+                                 "until test -f up-$RANK; do sleep 0.02; done; exit 0")
+    cli.equal(job.returncode, 0, "exit status")
+    cli.check(all(os.path.exists(os.path.join(folder, f"left-{i}")) for i in range(2)), "they were sent SIGTERM")
     clean(folder)
+    cli.row("nobody reaps what is left")
+    subreaper(True)
+    job = run(folder, ["-n", 2], "sleep 61 & exit 0")
+    cli.equal((job.returncode, job.err), (0, ""), "end")
+    cli.check(job.seconds < 1.9 * SLOW, f"it took {job.seconds:.2f} s")
+    zombies = 0
+    try:
+        while os.waitpid(-1, 0)[0]:
+            zombies += 1
+    except ChildProcessError:
+        pass
+    cli.equal(zombies, 3, "two of the ranks and the guardian")
+    subreaper(False)
+
+
+def subreaper(on):
+    """Orphans become this process's children, which it does not reap."""
+    pr_set_child_subreaper = 36
+    cli.equal(ctypes.CDLL(None).prctl(pr_set_child_subreaper, int(on), 0, 0, 0), 0, "prctl")
 
 
 def test_children(folder):
@@ -790,7 +848,6 @@ def test_usage(folder):
 
 def test_many(folder):
     cli.row("300 ranks, few files allowed")
-    import resource
     job = run(folder, ["-n", 300], ["sh", "-c", "ulimit -n"],
               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 4096)))
     cli.equal((job.returncode, job.err), (0, ""), "end")
@@ -801,7 +858,7 @@ def test_many(folder):
     cli.check_error(job, 1, "300 ranks", "200")
 
 
-TESTS = [test_environment, test_descriptors, test_signals_of_ranks, test_lines, test_long_line, test_odd_output,
+TESTS = [test_environment, test_descriptors, test_signals_of_ranks, test_lines, test_slow_reader_of_both, test_long_line, test_odd_output,
          test_reader, test_stdin, test_ends, test_stubborn, test_children, test_signals, test_second_signal,
          test_other_signals, test_killed, test_restarts, test_nodes, test_usage, test_many]
 

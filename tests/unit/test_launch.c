@@ -214,22 +214,30 @@ static void every_allocation(void)
     CHECK(!sigaction(SIGTERM, NULL, &action) && action.sa_handler == SIG_DFL);
 }
 
-static void no_processes(void)
+/* The third rank finds no descriptors: nothing of the first two is left. */
+static void no_descriptors(void)
 {
-    struct rlimit before, none;
+    enum { LIMIT = 90, FREE = 30 };
+    struct rlimit before;
     outcome       o;
+    int           files = open_files(), held[LIMIT], n = 0;
 
-    TEST_ROW("no process to be had");
-    if (!geteuid()) { /* root has no such limit: then files that are too few */
-        CHECK(!getrlimit(RLIMIT_NOFILE, &before));
-        none = (struct rlimit){80, 80};
-        if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){80, before.rlim_max}))
-            return;
-        CHECK_OK(launch((ls_launch_opts){0}, 8, "speak", &o)); /* 2 * 8 + 64 */
-        CHECK(o.status == 0);
-        CHECK(!getrlimit(RLIMIT_NOFILE, &none) && none.rlim_cur == 80);
-        setrlimit(RLIMIT_NOFILE, &before);
-    }
+    TEST_ROW("no descriptors");
+    CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+    if (!CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){LIMIT, before.rlim_max})))
+        return;
+    while (n < LIMIT - FREE && (held[n] = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+        n++;
+    CHECK_FAILS(launch((ls_launch_opts){0}, 10, "speak", &o), LS_EIO,
+                "no descriptors for rank");
+    while (n > 0)
+        close(held[--n]);
+    CHECK(open_files() == files);
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    TEST_ROW("enough again");
+    CHECK_OK(launch((ls_launch_opts){0}, 10, "speak", &o));
+    CHECK(o.status == 0);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &before));
 }
 
 static void one_at_a_time(void)
@@ -320,7 +328,7 @@ int main(int argc, char **argv)
     groups();
     crash_is_told();
     plain_lines();
-    no_processes();
+    no_descriptors();
     one_at_a_time();
     every_allocation();
     return test_summary("launch");
