@@ -578,6 +578,7 @@ def test_second_signal(folder):
     job = Job(folder, ["-n", 2], [PY, "-c", TRAPS], env={"ENDS": "128"})
     job.wait_ranks(2)
     job.process.send_signal(signal.SIGTERM)
+    time.sleep(0.004)
     job.process.send_signal(signal.SIGTERM)
     cli.equal(job.end(), 143, "exit status")
     cli.equal([got(folder, r, 15) for r in range(2)], [1, 1], "ranks got it and ended by themselves")
