@@ -29,6 +29,9 @@ int ls_cmd_inspect(int argc, char **argv);
  */
 int ls_cmd_diff(int argc, char **argv);
 
+/* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
+int ls_cmd_run(int argc, char **argv);
+
 /* 0 for success, 2 for usage, config and what this version lacks, 130 for interrupted, else 1.
  */
 int ls_exit_status(ls_status status);

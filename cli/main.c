@@ -24,7 +24,7 @@ static const command commands[] = {
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
     {"bench", ls_cmd_bench, "measure training steps, matrix products, collectives"},
-    {"run", NULL, NULL},
+    {"run", ls_cmd_run, "start a program as the ranks of a job"},
     {"generate", NULL, NULL},
     {"export", NULL, NULL},
     {"import", NULL, NULL},

@@ -8,6 +8,7 @@ _lockstep_options() {
     eval) echo "--data --help" ;;
     inspect) echo "--json --help" ;;
     diff) echo "--json --help" ;;
+    run) echo "-n --max-restarts --min-nproc --nnodes --node-rank --rdzv --help" ;;
     *) echo "--help --version" ;;
     esac
 }
@@ -16,8 +17,20 @@ _lockstep() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff bench --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff bench run --help --version" -- "$current")
         return
+    fi
+    if [ "$command" = run ]; then # behind -- the program, and then files
+        local i
+        for ((i = 2; i < COMP_CWORD; i++)); do
+            [ "${COMP_WORDS[i]}" = -- ] || continue
+            if [ $((i + 1)) = "$COMP_CWORD" ]; then
+                mapfile -t COMPREPLY < <(compgen -c -f -- "$current")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$current")
+            fi
+            return
+        done
     fi
     case $previous in
     --resume)
@@ -41,7 +54,8 @@ _lockstep() {
         mapfile -t COMPREPLY < <(compgen -W "heap ordinary" -- "$current")
         return
         ;;
-    --set | --nproc | --stop-at | --allow-change | --bytes | --compare | -n)
+    --set | --nproc | --stop-at | --allow-change | --bytes | --compare | -n | --max-restarts | --min-nproc | --nnodes | \
+        --node-rank | --rdzv)
         return
         ;;
     esac

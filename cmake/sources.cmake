@@ -115,6 +115,15 @@ set(LS_SOURCES
   dist/comm/local_world.c
   dist/comm/launch_env.c
   dist/comm/port_owner.c
+  dist/comm/launch.c
+  dist/comm/launch_groups.c
+  dist/comm/launch_guard.c
+  dist/comm/launch_input.c
+  dist/comm/launch_job.c
+  dist/comm/launch_output.c
+  dist/comm/launch_port.c
+  dist/comm/launch_signals.c
+  dist/comm/launch_start.c
   dist/comm/recorder.c
   dist/comm/rendezvous.c
   dist/comm/rendezvous_guest.c
@@ -152,6 +161,7 @@ set(LS_CLI_SOURCES
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_run.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c

@@ -133,7 +133,7 @@ USAGE = [
     ("bench on many", ["bench", "train", "c.json", "--nproc", "2"], ["--nproc 2", "not in this version"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
-     for name in "run generate export import plan repair report".split()]
+     for name in "generate export import plan repair report".split()]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [
@@ -199,7 +199,7 @@ def test_all_problems_at_once(folder):
 
 def test_help(folder):
     for args in [["--help"], ["-h"], ["help"], ["bench", "collectives", "--help"]] + [
-            form for name in "train init eval inspect diff bench".split()
+            form for name in "train init eval inspect diff bench run".split()
             for form in ([name, "--help"], [name, "-h"], ["help", name], [name, "x", "--help"])]:
         cli.row(" ".join(args))
         r = cli.run(folder, *args)
