@@ -138,6 +138,7 @@ set(LS_SOURCES
   dist/comm/tuner.c
   dist/comm/wait.c
   # dist
+  dist/agree.c
   dist/bucket.c
   dist/ddp.c
   dist/comm/world.c
