@@ -2,6 +2,7 @@
 _lockstep_options() {
     case $1 in
     train) echo "--set --resume --dry-run --help" ;;
+    collectives) echo "-n --op --bytes --transport --algorithm --memory --dtype --redop --root --compare --json --help" ;;
     bench) echo "--set --steps --json --help" ;;
     init) echo "-o --set --help" ;;
     eval) echo "--data --help" ;;
@@ -23,14 +24,32 @@ _lockstep() {
         mapfile -t COMPREPLY < <(compgen -W "auto never" -f -- "$current")
         return
         ;;
-    --set | --nproc | --stop-at | --allow-change)
+    --op)
+        mapfile -t COMPREPLY < <(compgen -W "all all_reduce all_gather reduce_scatter broadcast reduce gather scatter
+            all_to_all send_recv barrier" -- "$current")
+        return
+        ;;
+    --transport)
+        mapfile -t COMPREPLY < <(compgen -W "shm tcp threads" -- "$current")
+        return
+        ;;
+    --algorithm)
+        mapfile -t COMPREPLY < <(compgen -W "auto direct tree halving ring" -- "$current")
+        return
+        ;;
+    --memory)
+        mapfile -t COMPREPLY < <(compgen -W "heap ordinary" -- "$current")
+        return
+        ;;
+    --set | --nproc | --stop-at | --allow-change | --bytes | --compare | -n)
         return
         ;;
     esac
     if [ "$command" = bench ] && [ "$COMP_CWORD" = 2 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "train gemm --help" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "train gemm collectives --help" -- "$current")
         return
     fi
+    [ "$command ${COMP_WORDS[2]}" = "bench collectives" ] && command=collectives
     case $current in
     -*) mapfile -t COMPREPLY < <(compgen -W "$(_lockstep_options "$command")" -- "$current") ;;
     *) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
