@@ -11,6 +11,7 @@
  *     data/        text, tokenizers, sequences of tokens
  *     checkpoint/  parameters in safetensors files
  *     dist/comm/   ranks, how they meet, and the operations between them
+ *     dist/        training on many ranks: DDP
  *
  * Rules that hold everywhere.  Functions return an ls_status, or a pointer that is NULL on
  * failure; ls_error_message() says what was found and what was wanted.  The library never
@@ -54,5 +55,7 @@
 #include "dist/comm/join.h"
 #include "dist/comm/local_world.h"
 #include "dist/comm/rendezvous.h"
+
+#include "dist/ddp.h"
 
 #endif

@@ -187,8 +187,9 @@ const config_key ls__config_keys[] = {
     {"parallel.find_unused", KEY_BOOL, AT(parallel.find_unused), "false",
      .doc = "ddp: accept parameters that a step does not use."},
     {"parallel.compress", KEY_CHOICE, AT(parallel.compress), "\"none\"",
-     .choices = NAMES("none", "bf16"), .later = true,
-     .doc = "ddp: form of gradients on the wire."},
+     .choices = NAMES("none", "bf16"),
+     .doc = "ddp: form of gradients on the wire; `bf16` halves the bytes and gives up the bits "
+            "of one process."},
     {"parallel.shard", KEY_CHOICE, AT(parallel.shard), "\"full\"",
      .choices = NAMES("full", "gradients", "optimizer"),
      .doc     = "fsdp: what is sharded: all (ZeRO-3), gradients and optimizer (ZeRO-2), or the "

@@ -138,7 +138,14 @@ static void say_ranks(run *r)
                 ls_ranks_interleave(cfg, n)
                     ? "interleaved, so one all_reduce a bucket and micro-batch"
                     : "in blocks");
-    if (!ls_ranks_are_canonical(cfg, n))
+    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16)
+        ls_log_warning(
+            r->log,
+            "parallel.compress \"bf16\": gradients keep 8 bits of their 24 between "
+            "ranks; this run repeats its bits on %d ranks, but they are not those of "
+            "one process",
+            n);
+    else if (!ls_ranks_are_canonical(cfg, n))
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
                        "run repeats its "
@@ -292,6 +299,8 @@ static ls_status take_steps(run *r)
         r->last = step;
         r->tokens += r->last.tokens;
         status = report_step(r);
+        if (!status)
+            status = ls_trainer_check(r->trainer);
         if (!status && validation_is_due(r))
             status = validate(r);
     }

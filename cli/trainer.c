@@ -23,6 +23,8 @@ struct ls_trainer {
     ls_module       *model;
     ls_named_tensor *parameters;
     int              n;
+    ls_named_tensor *state; /* these and the buffers */
+    int              n_state;
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
     ls_grad_sum     *grads; /* one of these two */
@@ -50,7 +52,8 @@ static ls_status make_model(ls_trainer *t)
     if (!t->model)
         return LS_ENOMEM;
     t->parameters = ls_module_list(t->model, false, &t->n);
-    if (!t->parameters)
+    t->state      = ls_module_list(t->model, true, &t->n_state);
+    if (!t->parameters || !t->state)
         return LS_ENOMEM;
     ls_status status =
         ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
@@ -71,11 +74,12 @@ static ls_status make_sums(ls_trainer *t)
     ls_ddp_opts      opts = {.bucket_mb   = cfg->parallel.bucket_mb,
                              .no_overlap  = !cfg->parallel.overlap,
                              .find_unused = cfg->parallel.find_unused,
+                             .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                              .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
                              .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
 
     if (t->ranks->world)
-        return ls_ddp_new(t->ranks->world, t->parameters, t->n, &opts, &t->ddp);
+        return ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &t->ddp);
     t->grads = ls_grad_sum_new(t->parameters, t->n);
     return t->grads ? LS_OK : LS_ENOMEM;
 }
@@ -112,6 +116,7 @@ void ls_trainer_free(ls_trainer *t)
     ls_ddp_free(t->ddp);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
+    free(t->state);
     ls_module_free(t->model);
     ls_dataset_close(&t->data);
     free(t);
@@ -153,7 +158,7 @@ static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
     ls_status status = LS_OK;
 
     if (t->ddp)
-        ls_ddp_begin(t->ddp, t->tape);
+        status = ls_ddp_begin(t->ddp, t->tape);
     else
         ls_grad_sum_begin(t->grads, t->tape);
     for (int64_t k = 0; k < each && !status; k++)
@@ -306,6 +311,16 @@ ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_optimizer_step(t->optimizer,
                       ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
     return LS_OK;
+}
+
+ls_status ls_trainer_check(ls_trainer *t)
+{
+    int64_t every = t->cfg->parallel.check_every, done = ls_optimizer_steps(t->optimizer);
+
+    if (!t->ddp || !every || done % every)
+        return LS_OK;
+    ls_status status = ls_ddp_check(t->ddp);
+    return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
 }
 
 bool ls_trainer_has_validation(const ls_trainer *t)

@@ -1,7 +1,7 @@
 # bash completion for lockstep
 _lockstep_options() {
     case $1 in
-    train) echo "--set --resume --dry-run --help" ;;
+    train) echo "--nproc --set --resume --dry-run --help" ;;
     collectives) echo "-n --op --bytes --transport --algorithm --memory --dtype --redop --root --compare --json --help" ;;
     bench) echo "--set --steps --json --help" ;;
     init) echo "-o --set --help" ;;

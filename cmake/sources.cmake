@@ -112,7 +112,6 @@ set(LS_SOURCES
   dist/comm/guard.c
   dist/comm/handshake.c
   dist/comm/join.c
-  dist/comm/local_world.c
   dist/comm/launch_env.c
   dist/comm/port_owner.c
   dist/comm/launch.c
@@ -124,6 +123,7 @@ set(LS_SOURCES
   dist/comm/launch_port.c
   dist/comm/launch_signals.c
   dist/comm/launch_start.c
+  dist/comm/local_world.c
   dist/comm/recorder.c
   dist/comm/rendezvous.c
   dist/comm/rendezvous_guest.c
@@ -141,6 +141,7 @@ set(LS_SOURCES
   dist/comm/tuner.c
   dist/comm/wait.c
   # dist
+  dist/agree.c
   dist/bucket.c
   dist/ddp.c
   dist/comm/world.c
