@@ -350,14 +350,18 @@ static ls_status leave_together(run *r, ls_status own)
     return status;
 }
 
-/* A step failed: the run ends, but what the steps before it have reached is kept. */
+/*
+ * A step failed: the run ends, but what the steps before it have reached is kept.  In a job
+ * only where all ranks are there and failed alike: with one lost, the others are ended at any
+ * moment.
+ */
 static ls_status rescue(run *r, ls_status failure)
 {
     char message[1024];
 
-    if (!r->last.step)
-        return failure;
     snprintf(message, sizeof message, "%s", ls_error_message());
+    if (!r->last.step || ls_ranks_agree(&r->ranks, LS_OK))
+        return ls_fail(failure, "%s", message);
     if (!r->ranks.rank && finish(r))
         ls_log_warning(r->log, "the parameters after step %lld are lost: %s",
                        (long long)r->last.step, ls_error_message());
