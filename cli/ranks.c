@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/kernels/gemm.h"
 #include "dist/comm/rendezvous.h"
+#include "dist/comm/transport_mpi.h"
 
 const ls_ranks ls_ranks_alone = {.size = 1};
 
@@ -122,9 +123,11 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     return LS_OK;
 }
 
-void ls_ranks_leave(ls_ranks *ranks)
+void ls_ranks_leave(ls_ranks *ranks, bool well)
 {
     ls_comm_free(ranks->world);
+    if (well)
+        ls_mpi_end();
     *ranks = ls_ranks_alone;
 }
 

@@ -26,7 +26,12 @@ extern const ls_ranks ls_ranks_alone;
  * batch, with the numbers that would.
  */
 LS_MUST_CHECK ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks);
-void                    ls_ranks_leave(ls_ranks *ranks);
+
+/*
+ * Leaves it; `well` where all ranks do so after a run without failure: MPI wants its end to be
+ * said by all, and by none of a job that fails, which mpirun then ends.
+ */
+void ls_ranks_leave(ls_ranks *ranks, bool well);
 
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);

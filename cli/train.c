@@ -418,7 +418,7 @@ ls_status ls_train(const ls_config *cfg, int *signal)
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);
     *signal = r.ranks.size > 1 ? r.last.signal : caught;
-    ls_ranks_leave(&r.ranks);
+    ls_ranks_leave(&r.ranks, !status);
     ls_stop_compute();
     return status;
 }
