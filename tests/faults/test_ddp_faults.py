@@ -301,6 +301,22 @@ def test_signals(folder):
         check_saved(job, folder, f"g{i}")
 
 
+def test_signal_and_long_save(folder):
+    """While rank 0 saves the other ranks wait: else the launcher would end it for their exit status."""
+    for i, n in enumerate((2, 4)):
+        cli.row(f"SIGTERM to every rank of {n}, 13 MB to save")
+        job = train(folder, n, f"run.dir=b{i}", model__d_model=256, model__n_head=8, model__n_layer=4, eval__every=0,
+                    batch__micro=1)
+        pids = job.wait_for_ranks()
+        job.wait_until(lambda: job.lines(f"b{i}") >= 1, "metrics")
+        for pid in pids.values():
+            os.kill(pid, signal.SIGTERM)
+        cli.equal(job.end(20), 143, "exit status")
+        exits(job, pids)
+        job.check_nothing_left()
+        check_saved(job, folder, f"b{i}")
+
+
 def test_second_signal(folder):
     cli.row("a second SIGINT to the launcher")
     job = train(folder, 2, "run.dir=t", batch__global=4096, batch__micro=2048, model__n_layer=4)
@@ -317,7 +333,8 @@ def test_second_signal(folder):
 
 
 TESTS = [test_killed, test_killed_early, test_launcher_killed, test_stopped, test_different, test_before_they_meet,
-         test_may_differ, test_memory, test_not_finite, test_signals, test_second_signal]
+         test_may_differ, test_memory, test_not_finite, test_signals, test_signal_and_long_save,
+         test_second_signal]
 
 
 def main():
