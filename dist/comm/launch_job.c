@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -77,18 +76,6 @@ void ls__outcome_text(const ls__outcome *o, char *text, size_t size)
     else
         snprintf(text, size, "rank %d (pid %ld) exited with status %d", o->rank, (long)o->pid,
                  WEXITSTATUS(o->how));
-}
-
-void ls__say(ls__sink *to, const char *fmt, ...)
-{
-    char    line[1024];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    ls__sink_add(to, line, strlen(line));
-    ls__sink_add(to, "\n", 1);
 }
 
 static int world_rank(const job *j, int i)
@@ -265,11 +252,6 @@ static void read_signals(job *j)
 
 /* ---- the loop ---- */
 
-static struct pollfd poll_sink(const ls__sink *s)
-{
-    return (struct pollfd){.fd = ls__sink_busy(s) ? s->fd : -1, .events = POLLOUT};
-}
-
 static struct pollfd poll_stream(const ls__stream *s)
 {
     return (struct pollfd){.fd = ls__sink_full(s->to) ? -1 : s->fd, .events = POLLIN};
@@ -284,8 +266,8 @@ static void wait_for_something(job *j, int groups)
                                                                               : -1;
 
     p[POLL_SIGNALS]   = (struct pollfd){.fd = j->place->signals->pipe[0], .events = POLLIN};
-    p[POLL_SINKS]     = poll_sink(&j->outputs->sinks[0]);
-    p[POLL_SINKS + 1] = poll_sink(&j->outputs->sinks[1]);
+    p[POLL_SINKS]     = ls__sink_poll(&j->outputs->sinks[0]);
+    p[POLL_SINKS + 1] = ls__sink_poll(&j->outputs->sinks[1]);
     p[POLL_INPUT]     = ls__input_poll(&j->input);
     for (int i = 0; i < n; i++) {
         p[POLL_RANKS + 2 * i]     = poll_stream(&j->ranks[i].out);
@@ -517,26 +499,4 @@ ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outco
     }
     clear(&j);
     return status;
-}
-
-int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals)
-{
-    unsigned char number;
-
-    while (true) {
-        ls__sink_flush(&outputs->sinks[0]);
-        ls__sink_flush(&outputs->sinks[1]);
-        if (!ls__sink_busy(&outputs->sinks[0]) && !ls__sink_busy(&outputs->sinks[1]))
-            return 0;
-        struct pollfd p[] = {poll_sink(&outputs->sinks[0]),
-                             poll_sink(&outputs->sinks[1]),
-                             {.fd = signals->pipe[0], .events = POLLIN}};
-        poll(p, 3, -1);
-        while (read(signals->pipe[0], &number, 1) == 1) {
-            if (number == SIGINT || number == SIGTERM || number == SIGHUP)
-                return number;
-            if (number == SIGTSTP)
-                kill(getpid(), SIGSTOP);
-        }
-    }
 }
