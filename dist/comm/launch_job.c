@@ -2,9 +2,12 @@
 /*
  * launch_job.c - one attempt: starts the ranks, and one loop until the last of them has ended.
  *
- *                first failure             2 s
- *     RUNNING ───────────────────> ENDING ─────> KILLED      every group: SIGTERM, SIGKILL
- *        └──────────────── second stop signal ─────^
+ *            first failure           0.25 s            2 s
+ *     RUNNING ─────────────> HEARING ──────> ENDING ─────> KILLED    to every group: SIGTERM,
+ *        └──────────────── second stop signal ───────────────^       then SIGKILL
+ *
+ * HEARING: the other ranks notice by themselves and say what they were doing with the one that
+ * is gone; and a rank that was killed may be reaped later than one that fails because of it.
  *
  * All that happens wakes one poll(): a signal (SIGCHLD too), a rank's output, room in our own.
  *
@@ -26,6 +29,7 @@
 #define MS INT64_C(1000000)
 
 enum {
+    HEARING_MS = 250,
     GRACE_MS   = 2000,  /* from SIGTERM to SIGKILL */
     REMAINS_MS = 30000, /* for what is left of groups after a stop signal that was passed on */
     KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL */
@@ -36,7 +40,7 @@ enum {
     RECORDS      = 10
 };
 
-typedef enum { RUNNING, ENDING, KILLED } stage;
+typedef enum { RUNNING, HEARING, ENDING, KILLED } stage;
 
 typedef struct {
     pid_t      pid;          /* 0: not started */
@@ -168,7 +172,8 @@ static void note_end(job *j, int i, int how)
         j->outcome->status = 128 + j->outcome->stopped;
 }
 
-/* The first failure ends the job. */
+/* The first failure ends the job; one that was killed is rather the cause than one that left.
+ */
 static void fail(job *j, int i, int how)
 {
     ls__outcome *o = j->outcome;
@@ -178,27 +183,31 @@ static void fail(job *j, int i, int how)
     o->how       = how;
     o->status    = o->stopped ? 128 + o->stopped : ls__exit_status(how);
     j->failed_at = ls_now_ns();
-    end_groups(j);
+    if (j->stage == RUNNING)
+        enter(j, HEARING, HEARING_MS);
 }
 
-/* Of several that ended at once one that was killed is rather the cause. */
+static bool is_cause(const job *j, int how)
+{
+    const ls__outcome *o = j->outcome;
+
+    if (!has_failed(j, how) || j->stage > HEARING)
+        return false;
+    return o->rank < 0 || (WIFSIGNALED(how) && !WIFSIGNALED(o->how));
+}
+
 static void reap(job *j)
 {
-    int first = -1, first_how = 0, how = 0;
+    int how = 0;
 
     for (int i = 0; i < j->place->n; i++) {
         rank_state *r = &j->ranks[i];
         if (r->pid <= 0 || r->ended || waitpid(r->pid, &how, WNOHANG) != r->pid)
             continue;
         note_end(j, i, how);
-        if (has_failed(j, how) &&
-            (first < 0 || (WIFSIGNALED(how) && !WIFSIGNALED(first_how)))) {
-            first     = i;
-            first_how = how;
-        }
+        if (is_cause(j, how))
+            fail(j, i, how);
     }
-    if (first >= 0 && j->outcome->rank < 0 && j->stage == RUNNING)
-        fail(j, first, first_how);
 }
 
 /* ---- signals ---- */
@@ -293,13 +302,23 @@ static void move_output(job *j)
 /* All ranks have ended, but their groups have not. */
 static void on_remains(job *j)
 {
-    if (j->stage != RUNNING || j->remains)
+    if (j->stage > HEARING || j->remains)
         return;
     j->remains = true;
     if (j->outcome->stopped)
         enter(j, ENDING, REMAINS_MS); /* they were sent the signal as well */
     else
         end_groups(j);
+}
+
+static void on_time(job *j)
+{
+    if (j->stage == RUNNING || ls_now_ns() < j->deadline)
+        return;
+    if (j->stage == HEARING)
+        end_groups(j);
+    else if (j->stage == ENDING)
+        kill_groups(j);
 }
 
 static void run(job *j)
@@ -313,8 +332,7 @@ static void run(job *j)
         groups = look_at_groups(j);
         if (!j->alive && groups)
             on_remains(j);
-        if (j->stage == ENDING && ls_now_ns() >= j->deadline)
-            kill_groups(j);
+        on_time(j);
         ls__input_move(&j->input, j->polls[POLL_INPUT].revents);
         move_output(j);
     }
