@@ -426,6 +426,10 @@ ENDS = [
     ("rank 0 leaves early", 3, "test $RANK = 0 && exit 0; sleep 0.5; echo end", 0, None),
     ("early leave, later failure", 2, "test $RANK = 0 && exit 0; sleep 0.3; exit 5", 5, "rank 1 (pid {1})"),
     ("first failure counts", 3, "test $RANK = 2 && { sleep 0.3; exit 4; }; trap 'exit 9' TERM; sleep 60 & wait", 4, "rank 2 (pid {2})"),
+    ("one that was killed is the cause", 2, "test $RANK = 0 && { until test -f up-1; do sleep 0.01; done; exit 1; };"
+     "touch up-1; sleep 0.08; kill -9 $$", 137, "rank 1 (pid {1}) was killed by signal 9"),
+    ("time to say what it saw", 2, "test $RANK = 0 && { until test -f up-1; do sleep 0.01; done; exit 6; };"
+     "touch up-1; trap 'exit 7' TERM; sleep 0.1; touch said-1; sleep 60", 6, "rank 0 (pid {0}) exited with status 6"),
     ("a status above 128", 2, "test $RANK = 0 && exit 200; sleep 60", 200, "exited with status 200"),
 ]
 
@@ -441,6 +445,7 @@ def test_ends(folder):
             pids = [cli.read(folder, f"pid-{i}").decode().strip() if os.path.exists(os.path.join(folder, f"pid-{i}"))
                     else "?" for i in range(n)]
             cli.check_error(job, status, text.format(*pids))
+            cli.equal(os.path.exists(os.path.join(folder, "said-1")), "saw" in name, "what rank 1 said")
         else:
             cli.equal(job.err, "", "stderr")
     clean(folder)
