@@ -10,7 +10,8 @@
  * GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and LOCKSTEP_RUN_ID,
  * LOCKSTEP_RESTART (0, then one more for every start), LOCKSTEP_SECRET (as exported, else
  * random), LOCKSTEP_BOARD_FD (board.h), and for rank 0 LOCKSTEP_LISTEN_FD, a socket that
- * listens on MASTER_ADDR:MASTER_PORT already, so that nobody can take the port.  What other
+ * listens on MASTER_ADDR:LOCKSTEP_PORT already, so that nobody can take the port.  MASTER_PORT
+ * is left to the program: PyTorch's store may listen there.  What other
  * launchers say of ranks (OMPI_*, PMI*, SLURM_PROCID and its like, TORCHELASTIC_*) is taken
  * away; everything else stays.
  *

@@ -126,6 +126,9 @@ LS_MUST_CHECK ls_status ls__address_parse(const char *text, ls__address *address
  */
 LS_MUST_CHECK ls_status ls__listen(ls__address *address, int *fd);
 
+/* A free port of loopback, kept free as long as fd is open.  EIO. */
+LS_MUST_CHECK ls_status ls__reserve(int *port, int *fd);
+
 /* ---- launch_start.c ---- */
 
 /* What all ranks of an attempt share. */
@@ -134,10 +137,11 @@ typedef struct {
     const char           *path; /* of the program */
     int                   n;    /* ranks on this host now */
     int                   restart;
-    ls__address           master;
+    ls__address           master;        /* where our own ranks meet */
+    int                   programs_port; /* MASTER_PORT: nobody listens there yet */
     char                  run_id[128];
     const char           *secret;
-    int                   listen_fd, board_fd, trouble_fd, guard;
+    int                   listen_fd, reserved_fd, board_fd, trouble_fd, guard;
     const ls__signals    *signals;
     struct rlimit         files; /* the ranks' limit */
 } ls__place;

@@ -448,6 +448,18 @@ static void print_records(job *j)
     free(text);
 }
 
+/*
+ * MASTER_PORT is for what the ranks' program opens itself, PyTorch's store for instance; our
+ * own ranks meet at another port.  All nodes must know it, so with several it is the next one.
+ */
+static ls_status find_programs_port(ls__place *p)
+{
+    if (!p->opts->rendezvous)
+        return ls__reserve(&p->programs_port, &p->reserved_fd);
+    p->programs_port = p->master.port < 65535 ? p->master.port + 1 : p->master.port - 1;
+    return LS_OK;
+}
+
 static ls_status prepare(job *j)
 {
     ls__place *p     = j->place;
@@ -471,7 +483,7 @@ static ls_status prepare(job *j)
         p->board_fd = ls_board_fd(j->board);
     if (!status && p->opts->node == 0)
         status = ls__listen(&p->master, &p->listen_fd);
-    return status;
+    return status ? status : find_programs_port(p);
 }
 
 static void clear(job *j)
@@ -484,6 +496,7 @@ static void clear(job *j)
     close_fd(&j->trouble[0]);
     close_fd(&j->trouble[1]);
     close_fd(&j->place->listen_fd);
+    close_fd(&j->place->reserved_fd);
     ls_board_free(j->board);
     free(j->ranks);
     free(j->groups);
@@ -500,8 +513,8 @@ ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outco
     ls_status status;
 
     *outcome         = (ls__outcome){.rank = -1};
-    place->listen_fd = place->board_fd = -1;
-    status                             = prepare(&j);
+    place->listen_fd = place->reserved_fd = place->board_fd = -1;
+    status                                                  = prepare(&j);
     if (!status) {
         status = start_all(&j);
         if (status)
