@@ -12,6 +12,7 @@ set(LS_SOURCES
   core/json_print.c
   core/json_scan.c
   core/log.c
+  core/reduce_op.c
   core/rng.c
   core/sha256.c
   core/strbuf.c
@@ -111,8 +112,18 @@ set(LS_SOURCES
   dist/comm/guard.c
   dist/comm/handshake.c
   dist/comm/join.c
+  dist/comm/local_world.c
   dist/comm/launch_env.c
   dist/comm/port_owner.c
+  dist/comm/launch.c
+  dist/comm/launch_groups.c
+  dist/comm/launch_guard.c
+  dist/comm/launch_input.c
+  dist/comm/launch_job.c
+  dist/comm/launch_output.c
+  dist/comm/launch_port.c
+  dist/comm/launch_signals.c
+  dist/comm/launch_start.c
   dist/comm/recorder.c
   dist/comm/rendezvous.c
   dist/comm/rendezvous_guest.c
@@ -145,11 +156,15 @@ set(LS_SOURCES
 set(LS_CLI_SOURCES
   cli/args.c
   cli/cmd_bench.c
+  cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_run.c
   cli/cmd_train.c
+  cli/collective_bench.c
+  cli/collective_compare.c
   cli/compare.c
   cli/compute.c
   cli/config.c

@@ -13,7 +13,8 @@
 enum { LOOK_AT_CLOCK_EVERY = 16 };
 
 static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000,
-                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000;
+                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000, CROWDED_NS = 500000,
+                     CROWDED_FOR_NS = 200000000;
 
 /*
  * Being woken from a sleep takes some tens of microseconds, so a spin of that length at most
@@ -201,6 +202,23 @@ static int64_t sleep_for(const ls_waiter *w, int64_t ns)
     return ns > 0 ? ns : 1;
 }
 
+/*
+ * A yield that takes long has handed the core to a stranger for a whole slice of the
+ * scheduler's time; being woken from a sleep comes sooner.  So the group does without yields
+ * for a while.
+ */
+static bool yield_was_short(ls_waiter *w)
+{
+    int64_t before = ls_now_ns();
+
+    sched_yield();
+    int64_t now = ls_now_ns();
+    if (now - before > CROWDED_NS)
+        *w->running->crowded_until = now + CROWDED_FOR_NS;
+    return now - before <= CROWDED_NS &&
+           now - w->started <= w->running->policy->spin_ns + w->running->policy->yield_ns;
+}
+
 /* Spinning, then yielding, for the policy's times; true once both are over. */
 static bool is_long(ls_waiter *w)
 {
@@ -219,9 +237,8 @@ static bool is_long(ls_waiter *w)
             w->yields = ls_now_ns() - w->started > policy->spin_ns;
         return false;
     }
-    w->yields = true;
-    sched_yield();
-    w->long_since = ls_now_ns() - w->started > policy->spin_ns + policy->yield_ns;
+    w->yields     = true;
+    w->long_since = ls_now_ns() < *w->running->crowded_until || !yield_was_short(w);
     return w->long_since;
 }
 
@@ -262,6 +279,20 @@ static ls_status spread(ls_running *run, ls_status status)
     return ls_guard_fail(run->guard, status, text);
 }
 
+/* From now on it is this rank. */
+static void wait_for(ls_waiter *w, int peer)
+{
+    if (peer != w->peer)
+        w->left_since = 0;
+    w->peer = peer;
+}
+
+/* Whose message is to come; then, who is to take this rank's.  The other may leave. */
+static int awaited(const ls_transport *t, int to, int from)
+{
+    return from == LS_NO_PEER || t->received ? to : from;
+}
+
 ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
 {
     ls_transport *t     = run->transport;
@@ -269,11 +300,11 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
     bool          moved = false, done = false;
     ls_status     status = t->ops->begin(t, &run->what, out, in);
 
-    w.peer = in.peer != LS_NO_PEER ? in.peer : out.peer;
     while (!status) {
         status = t->ops->progress(t, &moved, &done);
         if (status || done)
             break;
+        wait_for(&w, awaited(t, out.peer, in.peer));
         if (moved) {
             w.left_since = w.started = 0;
             w.yields = w.long_since = false;
@@ -298,7 +329,7 @@ static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
 
     for (int r = 0; r < t->size && !status; r++)
         while (r != t->rank && !there(t->meet, r) && !status) {
-            w.peer = r;
+            wait_for(&w, r);
             status = ls_wait_more(&w);
         }
     ls_wait_end(&w);

@@ -32,6 +32,7 @@ typedef struct {
     int64_t               deadline, warn_at; /* ls_now_ns() */
     uint64_t              asked;             /* the question about late ranks; 0: not yet */
     int64_t               wait_ns;           /* spent waiting so far */
+    int64_t              *crowded_until;     /* the group's: till then yielding does not pay */
     bool                  paired;            /* send or recv: only one peer is waited for */
 } ls_running;
 
