@@ -255,6 +255,8 @@ static const char *launcher_of(int chosen)
 {
     if (chosen != PLAIN)
         return dialects[chosen].launcher;
+    if (get("LOCKSTEP_RESTART")) /* which users do not set; torchrun may be further out */
+        return "lockstep";
     if (get("TORCHELASTIC_RUN_ID"))
         return "torchrun";
     return get("LOCKSTEP_RUN_ID") ? "lockstep" : dialects[PLAIN].launcher;

@@ -92,6 +92,8 @@ static const struct {
      3, false},
     {TORCH " LOCKSTEP_RUN_ID=ab TORCHELASTIC_RUN_ID=none", "torchrun", 2, 4, 0, 2, "n1", 29400,
      "ab", 0, true},
+    {TORCH " LOCKSTEP_RUN_ID=ab LOCKSTEP_RESTART=0 TORCHELASTIC_RUN_ID=none", "lockstep", 2, 4,
+     0, 2, "n1", 29400, "ab", 0, false}, /* lockstep run, started by torchrun */
     /* mpirun */
     {OMPI "OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=4242",
      "Open MPI", 3, 4, 1, 2, "", 0, "4242", 0, false},
