@@ -26,13 +26,15 @@ typedef struct {
     uint64_t token[2]; /* random, chosen by the member that listens; travels over the control
                           connections */
     bool     needed;   /* a connection is wanted; the same on both sides */
+    int      control;  /* a socket whose end is that of the rank, borrowed; 0: none */
 } ls_tcp_peer;
 
 /*
  * Connects the group `id`: the higher rank of a pair connects to the lower one, shows its
  * token, and waits to be let in; strangers are dropped.  Takes the listener's socket, in
  * failure too, and closes it when all are there.  peers[size]; the own entry holds this rank's
- * token.  ETIMEOUT names the missing rank, its address and the last reason.
+ * token.  ETIMEOUT names the missing rank, its address and the last reason; EPEER the one whose
+ * control connection has ended.
  */
 LS_MUST_CHECK ls_status ls_transport_tcp(ls_tcp_listener *listener, uint64_t id, int rank,
                                          int size, const ls_tcp_peer *peers, int64_t deadline,

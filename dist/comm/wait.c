@@ -139,11 +139,28 @@ static void warn(ls_waiter *w, int64_t now)
         run->policy->warn(run->policy->context, text);
 }
 
+/* Of members a and b (or LS_NO_PEER), one that said goodbye; else LS_NO_PEER. */
+static int who_left(const ls_running *run, int a, int b)
+{
+    if (a != LS_NO_PEER && ls_guard_member_left(run->guard, a))
+        return a;
+    return b != LS_NO_PEER && ls_guard_member_left(run->guard, b) ? b : LS_NO_PEER;
+}
+
+static void left_text(const ls_running *run, int peer, char text[LS_GUARD_TEXT])
+{
+    char who[160], what[LS_DESCRIPTOR_TEXT];
+
+    snprintf(text, LS_GUARD_TEXT, "%s left normally before %s",
+             ls_guard_member_text(run->guard, peer, who, sizeof who),
+             ls_descriptor_text(what, &run->what));
+}
+
 /* A peer that said goodbye: what it had put up before has been seen by the second look. */
 static ls_status check_left(ls_waiter *w)
 {
     ls_running *run = w->running;
-    char        who[160], what[LS_DESCRIPTOR_TEXT], text[LS_GUARD_TEXT];
+    char        text[LS_GUARD_TEXT];
 
     if (w->peer == LS_NO_PEER || !ls_guard_member_left(run->guard, w->peer))
         return LS_OK;
@@ -151,9 +168,7 @@ static ls_status check_left(ls_waiter *w)
         w->seen_left = true;
         return LS_OK;
     }
-    snprintf(text, sizeof text, "%s left normally before %s",
-             ls_guard_member_text(run->guard, w->peer, who, sizeof who),
-             ls_descriptor_text(what, &run->what));
+    left_text(run, w->peer, text);
     return ls_guard_fail(run->guard, LS_EPEER, text);
 }
 
@@ -213,9 +228,30 @@ static ls_status spread(ls_running *run, ls_status status)
     char text[LS_GUARD_TEXT];
 
     snprintf(text, sizeof text, "%s", ls_error_message());
-    if (status == LS_EPEER)
-        return ls_guard_lost(run->guard, text);
     return ls_guard_fail(run->guard, status, text);
+}
+
+/*
+ * A connection to a or b ended.  The goodbye is a moment behind; it settles the matter when
+ * there is nobody else whom the end may be of.
+ */
+static ls_status lost(ls_running *run, int a, int b)
+{
+    enum { LOOKS = 10 };
+    char text[LS_GUARD_TEXT];
+    int  left = LS_NO_PEER;
+
+    snprintf(text, sizeof text, "%s", ls_error_message());
+    for (int i = 0; i < LOOKS && !ls_guard_failed(run->guard); i++) {
+        left = who_left(run, a, b);
+        if (left != LS_NO_PEER)
+            break;
+        ls_sleep_ns(ANSWER_NS / 100);
+    }
+    if (left != LS_NO_PEER)
+        left_text(run, left, text);
+    bool sure = left != LS_NO_PEER && (a == LS_NO_PEER || b == LS_NO_PEER || a == b);
+    return sure ? ls_guard_fail(run->guard, LS_EPEER, text) : ls_guard_lost(run->guard, text);
 }
 
 ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
@@ -236,7 +272,7 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
             goto out_failed; /* the group's failure already */
     }
     if (status)
-        status = spread(run, status);
+        status = status == LS_EPEER ? lost(run, in.peer, out.peer) : spread(run, status);
 out_failed:
     ls_wait_end(&w);
     return status;
