@@ -95,14 +95,23 @@ static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *
              seconds, late);
 }
 
+static bool all_answered(const ls_running *run, uint64_t asked)
+{
+    for (int m = 0; m < run->transport->size; m++)
+        if (m != run->transport->rank && ls_guard_answered(run->guard, m).asked < asked)
+            return false;
+    return true;
+}
+
 /* Asks where the others are, and gives them a moment to answer. */
 static uint64_t ask_and_listen(ls_running *run)
 {
     uint64_t asked = ls_guard_ask(run->guard);
     int64_t  until = ls_now_ns() + ANSWER_NS;
 
-    for (int64_t now; asked && (now = ls_now_ns()) < until && !ls_guard_failed(run->guard);)
-        ls_sleep_ns(ANSWER_NS / 20);
+    while (asked && !all_answered(run, asked) && ls_now_ns() < until &&
+           !ls_guard_failed(run->guard))
+        ls_sleep_ns(ANSWER_NS / 100);
     return asked;
 }
 
