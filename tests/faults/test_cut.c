@@ -196,13 +196,18 @@ static bool has_algorithms(ls_collective kind)
 
 static void all_faults(cut_row row, bool everything, finding *f)
 {
+    bool first = row.algorithm == LS_AUTO;
+
     row.fault    = LS_FAULT_FAIL;
     int64_t last = one_row(&row, 0, f);
-    row.fault    = LS_FAULT_CUT;
-    if (everything || (row.n == 3 && row.algorithm == LS_AUTO))
+    row.thin     = !everything;
+    if (row.thin && has_algorithms(row.kind)) /* a choice measures, in hundreds of exchanges */
+        row.algorithm = LS_DIRECT;
+    row.fault = LS_FAULT_CUT;
+    if (everything || (first && row.n == 3))
         one_row(&row, 0, f);
     row.fault = LS_FAULT_TRUNCATE;
-    if (everything || (row.n == 2 && row.algorithm == LS_AUTO))
+    if (everything || (first && row.n == 2))
         one_row(&row, 0, f);
     row.fault = LS_FAULT_DELAY; /* half a second each */
     if (everything)
