@@ -201,8 +201,11 @@ static void all_faults(cut_row row, bool everything, finding *f)
     row.fault    = LS_FAULT_FAIL;
     int64_t last = one_row(&row, 0, f);
     row.thin     = !everything;
-    if (row.thin && has_algorithms(row.kind)) /* a choice measures, in hundreds of exchanges */
+    if (first && has_algorithms(row.kind)) { /* a choice measures, in hundreds of exchanges */
+        if (everything)
+            return; /* the algorithms themselves follow */
         row.algorithm = LS_DIRECT;
+    }
     row.fault = LS_FAULT_CUT;
     if (everything || (first && row.n == 3))
         one_row(&row, 0, f);
