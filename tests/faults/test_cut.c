@@ -18,11 +18,12 @@
 enum { MOST_RANKS = 8, COUNT = 1000, MOST_FAULTS = 400 };
 
 typedef struct {
-    bool      noted, over; /* over: the list ran clean */
-    ls_status status;
-    int64_t   took;
-    bool      leaked;
-    char      text[480];
+    atomic_bool noted;
+    bool        over; /* the list ran clean */
+    ls_status   status;
+    int64_t     took;
+    bool        leaked;
+    char        text[480];
 } finding;
 
 typedef struct {
@@ -78,6 +79,19 @@ static ls_status one_operation(ls_comm *world, ls_collective kind, int i, char *
     return ls_comm_run(world, &c);
 }
 
+/*
+ * A rank that has not heard of the failure yet may be copying from a buffer of one that has
+ * returned; between threads that must not be freed memory.
+ */
+static void await_others(const job *j)
+{
+    int64_t until = ls_now_ns() + 2000 * MS * OUTCOME_SLOW;
+
+    for (int r = 0; r < j->n; r++)
+        while (!j->f[r].noted && ls_now_ns() < until)
+            ls_sleep_ns(MS / 10);
+}
+
 static void body(ls_comm *world, void *context)
 {
     job      *j     = context;
@@ -99,9 +113,10 @@ static void body(ls_comm *world, void *context)
     if (!status)
         status = ls_comm_barrier(world);
     f->status = status;
-    f->noted  = true;
     f->took   = ls_now_ns() - start;
     snprintf(f->text, sizeof f->text, "%s", status ? ls_error_message() : "");
+    f->noted = true;
+    await_others(j);
     free(in);
     free(out);
 }
