@@ -77,7 +77,7 @@ static uint64_t hash_word(uint64_t hash, uint64_t word)
 }
 
 /* The length goes in front of each list, so that segments cannot change lists unseen. */
-static uint64_t hash_slices(const ls_slice *slices, int size)
+static uint64_t hash_slices(const ls_segment_list *slices, int size)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 

@@ -55,23 +55,23 @@ bool ls_algorithm_fits(ls_algorithm algorithm, int size);
 /* A piece of a flat buffer, in elements. */
 typedef struct {
     int64_t offset, count;
-} ls_segment;
+} ls_slice_segment;
 
 /* The pieces that belong to one rank, in the order in which they stand packed. */
 typedef struct {
-    const ls_segment *segments; /* [n]; NULL where n is 0 */
-    int64_t           n;
-} ls_slice;
+    const ls_slice_segment *segments; /* [n]; NULL where n is 0 */
+    int64_t                 n;
+} ls_segment_list;
 
 typedef struct {
-    ls_collective   kind;
-    const void     *in;
-    void           *out;
-    int64_t         count; /* elements; see comm.h for what they are of */
-    ls_dtype        dtype;
-    ls_reduce_op    op;
-    int             root; /* of broadcast, reduce, gather, scatter; the peer of send and recv */
-    const ls_slice *slices; /* [size of the group], or NULL */
+    ls_collective kind;
+    const void   *in;
+    void         *out;
+    int64_t       count; /* elements; see comm.h for what they are of */
+    ls_dtype      dtype;
+    ls_reduce_op  op;
+    int           root; /* of broadcast, reduce, gather, scatter; the peer of send and recv */
+    const ls_segment_list *slices; /* [size of the group], or NULL */
 } ls_call;
 
 typedef struct {

@@ -31,7 +31,7 @@ static ls_status check_slices(const ls_call *c, int size)
 
     for (int r = 0; r < size; r++)
         for (int64_t i = 0; i < c->slices[r].n; i++) {
-            ls_segment s = c->slices[r].segments[i];
+            ls_slice_segment s = c->slices[r].segments[i];
             if (s.offset < 0 || s.count < 0 || s.offset > c->count ||
                 s.count > c->count - s.offset)
                 return ls_fail(LS_EINVAL,
@@ -265,15 +265,15 @@ int64_t ls__slice_start(const ls_call *call, int rank)
 /* Calls copy for each segment of rank's slice, with its place in the packed slice. */
 static void each_segment(ls_operation *op, int rank, void *packed, void *flat, bool pack)
 {
-    const ls_call *c     = op->call;
-    ls_segment     whole = {rank * c->count, c->count};
-    ls_slice       slice = c->slices ? c->slices[rank] : (ls_slice){&whole, 1};
-    int64_t        at    = 0;
-    size_t         size  = ls__bytes(op, 1);
+    const ls_call   *c     = op->call;
+    ls_slice_segment whole = {rank * c->count, c->count};
+    ls_segment_list  slice = c->slices ? c->slices[rank] : (ls_segment_list){&whole, 1};
+    int64_t          at    = 0;
+    size_t           size  = ls__bytes(op, 1);
 
     for (int64_t i = 0; i < slice.n; i++) {
-        ls_segment s = slice.segments[i];
-        void      *p = ls__at(packed, at, size), *f = ls__at(flat, s.offset, size);
+        ls_slice_segment s = slice.segments[i];
+        void            *p = ls__at(packed, at, size), *f = ls__at(flat, s.offset, size);
         ls__copy(op, pack ? p : f, pack ? f : p, ls__bytes(op, s.count));
         at += s.count;
     }

@@ -111,25 +111,27 @@ static void join(ls_operation *op, int64_t first, int64_t n, void *const *outs, 
 
 static void join_own_slice(ls_operation *op)
 {
-    const ls_call *c     = op->call;
-    int            r     = ls__rank(op);
-    ls_segment     whole = {r * c->count, c->count};
-    ls_slice       slice = c->slices ? c->slices[r] : (ls_slice){&whole, 1};
-    bool           home = c->slices && c->in == c->out; /* at its segments in the flat buffer */
-    void          *out[1] = {c->out};
-    int64_t        packed = 0;
+    const ls_call   *c     = op->call;
+    int              r     = ls__rank(op);
+    ls_slice_segment whole = {r * c->count, c->count};
+    ls_segment_list  slice = c->slices ? c->slices[r] : (ls_segment_list){&whole, 1};
+    bool    home   = c->slices && c->in == c->out; /* at its segments in the flat buffer */
+    void   *out[1] = {c->out};
+    int64_t packed = 0;
 
     for (int64_t i = 0; i < slice.n; i++) {
-        ls_segment s = slice.segments[i];
+        ls_slice_segment s = slice.segments[i];
         join(op, s.offset, s.count, out, 1, home ? s.offset : packed);
         packed += s.count;
     }
 }
 
-static void fetch(ls_operation *op, void *to, const void *from, size_t bytes)
+/* What is this rank's own was not fetched from a peer. */
+static void fetch(ls_operation *op, int rank, void *to, const void *from, size_t bytes)
 {
     ls__copy(op, to, from, bytes);
-    op->counted->sent += (int64_t)bytes;
+    if (rank != ls__rank(op))
+        op->counted->sent += (int64_t)bytes;
 }
 
 static void fetch_slice(ls_operation *op, int rank)
@@ -141,7 +143,7 @@ static void fetch_slice(ls_operation *op, int rank)
         ls__unpack(op, c->out, op->state->in[rank], rank);
     } else if (rank != ls__rank(op)) {
         for (int64_t i = 0; i < c->slices[rank].n; i++) {
-            ls_segment s = c->slices[rank].segments[i];
+            ls_slice_segment s = c->slices[rank].segments[i];
             ls__copy(op, ls__at(c->out, s.offset, size),
                      ls__at(op->state->in[rank], s.offset, size), ls__bytes(op, s.count));
         }
@@ -164,16 +166,16 @@ static void compute_own(ls_operation *op)
     else if (c->kind == LS_REDUCE_SCATTER)
         join_own_slice(op);
     else if (c->kind == LS_BROADCAST && r != c->root)
-        fetch(op, c->out, in[c->root], bytes);
+        fetch(op, c->root, c->out, in[c->root], bytes);
     else if (c->kind == LS_SCATTER)
-        fetch(op, c->out, ls__at(in[c->root], r * c->count, size), bytes);
+        fetch(op, c->root, c->out, ls__at(in[c->root], r * c->count, size), bytes);
     for (int p = 0; p < n; p++)
         if (c->kind == LS_ALL_GATHER)
             fetch_slice(op, p);
         else if (c->kind == LS_GATHER && r == c->root)
-            fetch(op, ls__at(c->out, p * c->count, size), in[p], bytes);
+            fetch(op, p, ls__at(c->out, p * c->count, size), in[p], bytes);
         else if (c->kind == LS_ALL_TO_ALL)
-            fetch(op, ls__at(c->out, p * c->count, size), ls__at(in[p], r * c->count, size),
+            fetch(op, p, ls__at(c->out, p * c->count, size), ls__at(in[p], r * c->count, size),
                   bytes);
 }
 
@@ -186,6 +188,8 @@ static void share_work(ls_operation *op)
 
     ls__equal_slices(op, c->count);
     int64_t first = op->state->at[r], n = op->state->at[r + 1] - first;
+    int     peers = c->kind == LS_ALL_REDUCE ? ls__size(op) - 1 : r != c->root;
+    op->counted->sent += (int64_t)ls__bytes(op, n) * peers; /* the stores */
     if (c->kind == LS_ALL_REDUCE)
         join(op, first, n, outs, ls__size(op), first);
     else

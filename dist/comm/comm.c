@@ -92,7 +92,7 @@ static void end_worker(ls_comm *comm)
 
 void ls_comm_free(ls_comm *comm)
 {
-    if (!comm || getpid() != comm->home->pid)
+    if (!comm || ls__comm_is_child(comm))
         return; /* a forked child's copy is its parent's business */
     ls_endpoint *home = comm->home;
     end_worker(comm);
@@ -112,16 +112,27 @@ void ls_comm_free(ls_comm *comm)
 
 /* ---- one operation ---- */
 
+bool ls__comm_is_child(const ls_comm *comm)
+{
+    return getpid() != comm->home->pid;
+}
+
 ls_status ls__comm_own(const ls_comm *comm)
 {
-    pid_t pid = getpid();
-
-    if (pid == comm->home->pid)
+    if (!ls__comm_is_child(comm))
         return LS_OK;
     return ls_fail(
         LS_ESTATE,
         "process %ld is a forked child of rank %d (pid %ld) and may not use its group",
-        (long)pid, comm->home->rank, (long)comm->home->pid);
+        (long)getpid(), comm->home->rank, (long)comm->home->pid);
+}
+
+/* A group split off a world of 2^k ranks may have another size: then one with the same bits. */
+static ls_algorithm forced(const ls_comm *comm)
+{
+    ls_algorithm asked = comm->home->opts.algorithm;
+
+    return ls_algorithm_fits(asked, comm->size) ? asked : LS_AUTO;
 }
 
 ls_status ls__comm_give_up(ls_comm *comm, ls_status status, const char *what)
@@ -139,15 +150,16 @@ static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descr
     const ls_wait_policy *policy = &comm->home->policy;
     int64_t               now    = ls_now_ns();
 
-    return (ls_operation){.running   = {.transport = comm->transport,
-                                        .guard     = comm->guard,
-                                        .policy    = policy,
-                                        .what      = *what,
-                                        .deadline  = now + policy->timeout_ns,
-                                        .warn_at   = now + policy->warn_ns,
+    return (ls_operation){.running   = {.transport     = comm->transport,
+                                        .guard         = comm->guard,
+                                        .policy        = policy,
+                                        .crowded_until = &comm->crowded_until,
+                                        .what          = *what,
+                                        .deadline      = now + policy->timeout_ns,
+                                        .warn_at       = now + policy->warn_ns,
                                         .paired = call->kind == LS_SEND || call->kind == LS_RECV},
                           .call      = call,
-                          .algorithm = comm->home->opts.algorithm,
+                          .algorithm = forced(comm),
                           .fast      = comm->home->opts.fast,
                           .state     = &comm->state,
                           .counted   = did};
@@ -303,10 +315,13 @@ ls_status ls_comm_start(ls_comm *comm, const ls_call *call, ls_work **work)
     return status ? status : enqueue(comm, call, call->kind, work);
 }
 
+/* A child of fork() has no worker, and its lock may be held for ever: waiting fails at once. */
 bool ls_work_test(const ls_work *work)
 {
     pthread_mutex_t *lock = &work->comm->lock;
 
+    if (ls__comm_is_child(work->comm))
+        return true;
     pthread_mutex_lock(lock);
     bool done = work->done;
     pthread_mutex_unlock(lock);
@@ -351,8 +366,7 @@ ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_collective kind
     ls_status status = ls__comm_execute(comm, call, &what, record);
     pthread_mutex_lock(&comm->lock);
     comm->busy = false;
-    if (comm->has_worker)
-        pthread_cond_broadcast(&comm->changed);
+    pthread_cond_broadcast(&comm->changed); /* to the worker, or a thread in explain */
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -61,6 +61,8 @@ void ls__comm_count(ls_comm *comm, const ls_operation *op, ls_comm_counters did,
 
 ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind)
 {
+    if (ls__comm_is_child(comm)) /* the lock may be held by a thread that it does not have */
+        return comm->counted[kind];
     pthread_mutex_lock(&comm->lock);
     ls_comm_counters counted = comm->counted[kind];
     pthread_mutex_unlock(&comm->lock);
@@ -70,7 +72,7 @@ ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind)
 /* ---- predictions ---- */
 
 static int add_line(char *text, size_t size, int used, const ls_tuner *t, const ls_call *call,
-                    int n, ls_algorithm a, bool chosen)
+                    int n, ls_algorithm a, const char *mark)
 {
     double us   = 1e6 * ls_tuner_predict(t, call, a, n);
     size_t room = (size_t)used < size ? size - (size_t)used : 0;
@@ -78,10 +80,9 @@ static int add_line(char *text, size_t size, int used, const ls_tuner *t, const 
     if (us < 0)
         return used + snprintf(text + used, room, "  %-8s needs a power of two, not %d ranks\n",
                                ls_algorithm_name(a), n);
-    return used + snprintf(text + used, room, "  %-8s %12.1f us%s%s\n", ls_algorithm_name(a),
-                           us,
-                           a == LS_RING ? "  (another order of sums: only made for speed)" : "",
-                           chosen ? "  <- chosen" : "");
+    return used +
+           snprintf(text + used, room, "  %-8s %12.1f us%s%s\n", ls_algorithm_name(a), us,
+                    a == LS_RING ? "  (another order of sums: only made for speed)" : "", mark);
 }
 
 /* The group's constants are measured by a barrier that all members enter. */
@@ -90,13 +91,14 @@ static ls_status measure(ls_operation *op, const ls_call *call)
     ls_status status = ls__tune(op);
 
     op->call = call;
-    return status ? status : ls__choose(op);
+    return status || op->algorithm != LS_AUTO ? status : ls__choose(op);
 }
 
 ls_status ls__comm_explain(ls_comm *comm, ls_operation *op, const ls_call *call, char *text,
                            size_t size)
 {
-    ls_status status = measure(op, call);
+    const char *mark   = op->algorithm == LS_AUTO ? "  <- chosen" : "  <- forced";
+    ls_status   status = measure(op, call);
 
     if (status)
         return status;
@@ -109,7 +111,7 @@ ls_status ls__comm_explain(ls_comm *comm, ls_operation *op, const ls_call *call,
                     comm->size, ls_comm_transport(comm), 1e6 * t->alpha, 1e12 * t->beta, 1e12 * t->gamma);
     for (int a = LS_DIRECT; a < LS_ALGORITHM_COUNT && (size_t)used < size; a++)
         used = add_line(text, size, used, t, call, comm->size, (ls_algorithm)a,
-                        (ls_algorithm)a == op->algorithm);
+                        (ls_algorithm)a == op->algorithm ? mark : "");
     if (comm->transport->meet && (size_t)used < size)
         snprintf(text + used, size - (size_t)used,
                  "  buffers in the symmetric heap, and small ones, go direct in place: no "

@@ -33,6 +33,7 @@ struct ls_comm {
     ls_guard           *guard;
     ls_collective_state state;
     uint64_t            splits;
+    int64_t             crowded_until; /* wait.c */
     ls_comm_counters    counted[LS_COLLECTIVE_COUNT];
 
     pthread_mutex_t lock;
@@ -55,7 +56,10 @@ ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descript
  * of the group: fails the group.  Returns status. */
 ls_status ls__comm_give_up(ls_comm *comm, ls_status status, const char *what);
 
-/* ESTATE in a child of fork(). */
+/* Is this a child of fork(), whose copy of the group is its parent's business? */
+bool ls__comm_is_child(const ls_comm *comm);
+
+/* ESTATE in such a child. */
 LS_MUST_CHECK ls_status ls__comm_own(const ls_comm *comm);
 
 /* ls_comm_explain(), within an operation that all members are in. */

@@ -369,8 +369,10 @@ uint64_t ls_guard_ask(ls_guard *g)
 {
     ls__frame ask = frame_of(g, LS__ASK);
 
+    if (!g->control)
+        return 0;
     ask.number = atomic_fetch_add(&g->asked, 1) + 1;
-    if (g->control && ls__control_mine(g->control))
+    if (ls__control_mine(g->control))
         tell(g, &ask);
     return ask.number;
 }

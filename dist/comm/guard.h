@@ -66,7 +66,8 @@ void ls_guard_enter(ls_guard *guard, const ls_descriptor *what);
 void ls_guard_leave(ls_guard *guard, uint64_t sequence);
 
 /* Asks all members where they are; answers arrive while the caller waits.  Returns the
- * question's number.  A member that has not made the group yet answers with zeros. */
+ * question's number, 0 where nobody can be asked.  A member that has not made the group yet
+ * answers with zeros. */
 uint64_t        ls_guard_ask(ls_guard *guard);
 ls_guard_answer ls_guard_answered(ls_guard *guard, int member);
 

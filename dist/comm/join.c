@@ -266,8 +266,6 @@ static ls_status new_endpoint(const ls_join_opts *o, ls_endpoint **out)
     else
         home->recorder = home->own_recorder = ls_calloc(1, sizeof *home->own_recorder);
     ls_status status = home->is_local && home->recorder ? LS_OK : LS_ENOMEM;
-    if (!status)
-        status = open_log(home);
     if (status)
         ls__endpoint_release(home);
     else
@@ -277,16 +275,37 @@ static ls_status new_endpoint(const ls_join_opts *o, ls_endpoint **out)
 
 /* ---- joining ---- */
 
-static ls_status contacts_of(const ls_hello *all, int world, ls_contact *contacts)
+static ls_status check_all_take_part(const ls_hello *all, int world)
 {
-    for (int r = 0; r < world; r++) {
+    for (int r = 0; r < world; r++)
         if (all[r].failed)
             return ls_fail(LS_EPEER, "rank %d could not make its part of the world", r);
+    return LS_OK;
+}
+
+/* A rank that cannot take part says so in its hello, and all name it. */
+static ls_status say_hello(ls_endpoint *home, ls_hello *mine, ls_hello *all, int64_t deadline)
+{
+    ls_status first = open_log(home);
+    char      why[LS_GUARD_TEXT];
+
+    snprintf(why, sizeof why, "%s", first ? ls_error_message() : "");
+    mine->failed     = first != LS_OK;
+    ls_status status = ls_control_hello(home->control, mine, all, deadline);
+    if (first)
+        return ls_fail(first, "%s", why);
+    if (!status)
+        status = check_all_take_part(all, home->world);
+    return status ? status : check_agreement(&home->opts, all);
+}
+
+static void contacts_of(const ls_hello *all, int world, ls_contact *contacts)
+{
+    for (int r = 0; r < world; r++) {
         contacts[r] = (ls_contact){.place = all[r].place, .port = all[r].port};
         memcpy(contacts[r].token, all[r].token, sizeof contacts[r].token);
         memcpy(contacts[r].address, all[r].address, sizeof contacts[r].address);
     }
-    return LS_OK;
 }
 
 /* Shows the others where this rank is, learns where they are, and connects. */
@@ -307,11 +326,13 @@ static ls_status connect_all(ls_endpoint *home, ls_hello *mine, ls_hello *all, l
     if (first)
         status = ls_fail(first, "%s", why);
     else if (!status)
-        status = contacts_of(all, home->world, contacts);
-    if (!status)
+        status = check_all_take_part(all, home->world);
+    if (!status) {
+        contacts_of(all, home->world, contacts);
         status = ls__form_transport(f, contacts, deadline, t);
-    else if (!first)
+    } else if (!first) {
         ls__form_drop(f);
+    }
     free(contacts);
     return status;
 }
@@ -327,17 +348,15 @@ static ls_status join_world(ls_endpoint *home, ls_hello *all, int *members, ls_c
                               .members = members};
     int64_t       deadline = ls_now_ns() + home->policy.timeout_ns;
 
-    ls_status status = ls_control_hello(home->control, &mine, all, deadline);
-    if (!status)
-        status = check_agreement(&home->opts, all);
+    ls_status status = say_hello(home, &mine, all, deadline);
     if (!status)
         status = share_memory(home, all, deadline);
     if (status)
         return status;
     find_address(home);
-    int here           = local_ranks(home, all);
-    home->policy.spins = ls_wait_policy_for(here, home->opts.timeout_s).spins;
-    status             = connect_all(home, &mine, all, &f, deadline, &t);
+    int here             = local_ranks(home, all);
+    home->policy.spin_ns = ls_wait_policy_for(here, home->opts.timeout_s).spin_ns;
+    status               = connect_all(home, &mine, all, &f, deadline, &t);
     if (!status)
         status = ls__comm_new(home, LS_WORLD_ID, members, t, world);
     if (!status && (status = ls_control_start(home->control, failed, home)))
@@ -354,10 +373,12 @@ static ls_status join_mpi(ls_endpoint *home, int *members, ls_comm **world)
                        .size    = home->world,
                        .members = members};
 
-    ls_status   status   = share_nothing(home);
+    ls_status   status   = open_log(home);
     ls_contact *contacts = ls_calloc((size_t)home->world, sizeof *contacts);
     if (!status && !contacts)
         status = LS_ENOMEM;
+    if (!status)
+        status = share_nothing(home);
     for (int r = 0; r < home->world && !status; r++)
         contacts[r].tag = LS_WORLD_ID;
     if (!status)

@@ -138,6 +138,7 @@ static int read_letter(inbox *box)
 
 static void joined(mesh *m, int rank, inbox *box)
 {
+    ls__tcp_tune(box->fd);
     m->fds[rank] = box->fd;
     box->fd      = -1;
     m->missing--;
@@ -257,11 +258,9 @@ static ls_status start_dial(mesh *m, int rank)
         return ls_fail_in(status, "rank %d", rank);
     d->box        = (inbox){.fd = ls__tcp_socket(to.at.ss_family)};
     d->connecting = true;
-    if (d->box.fd < 0)
-        try_later(d, errno);
-    else if (!connect(d->box.fd, (const struct sockaddr *)&to.at, to.length))
+    if (d->box.fd >= 0 && !connect(d->box.fd, (const struct sockaddr *)&to.at, to.length))
         call(m, rank);
-    else if (errno != EINPROGRESS && errno != EINTR)
+    else if (d->box.fd < 0 || (errno != EINPROGRESS && errno != EINTR))
         try_later(d, errno);
     return LS_OK;
 }
@@ -351,6 +350,14 @@ static int64_t next_due(const mesh *m)
     return due;
 }
 
+/* Not before it, and no more than a second. */
+static int milliseconds_to(int64_t due)
+{
+    int64_t ns = due - ls_now_ns();
+
+    return ns <= 0 ? 0 : (int)sooner((ns + MS - 1) / MS, 1000);
+}
+
 static void watch(mesh *m, int64_t now)
 {
     struct pollfd *p = m->polls;
@@ -391,9 +398,11 @@ static ls_status turn(mesh *m)
         return status;
     drop_late_guests(m, now);
     watch(m, now);
-    int64_t ms = (next_due(m) - ls_now_ns() + MS - 1) / MS;
-    nfds_t  n  = (nfds_t)(FIRST_DIAL + m->group->rank + m->group->size);
-    if (poll(p, n, (int)(ms < 0 ? 0 : sooner(ms, 1000))) <= 0)
+    nfds_t n     = (nfds_t)(FIRST_DIAL + m->group->rank + m->group->size);
+    int    ready = poll(p, n, milliseconds_to(next_due(m)));
+    if (ready < 0 && !would_block(errno))
+        return ls_fail(LS_EIO, "poll: %s", strerror(errno));
+    if (ready <= 0)
         return LS_OK;
     for (int r = 0; r < m->group->rank; r++)
         if (p[FIRST_DIAL + r].revents)

@@ -26,9 +26,12 @@ const char *ls__tcp_name(char text[LS__TCP_NAME], const char *address, uint32_t 
 LS_MUST_CHECK ls_status ls__tcp_resolve(const char *address, uint32_t port,
                                         ls__tcp_address *to);
 
-/* A non-blocking socket, closed on exec, set up for data (or to hand that on to those that it
- * accepts); -1 and errno. */
+/* A non-blocking socket, closed on exec, that sends at once, as do those that it accepts; -1
+ * and errno. */
 int ls__tcp_socket(int family);
+
+/* Buffers for a connection that has been made. */
+void ls__tcp_tune(int fd);
 
 /* What a group has to find: see ls_transport_tcp(). */
 typedef struct {

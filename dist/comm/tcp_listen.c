@@ -15,7 +15,13 @@
 
 #include "dist/comm/tcp_impl.h"
 
-enum { LAST_PORT = 65535 };
+/*
+ * Between two ranks of one host what is under way should stay in a core's own cache: exchanges
+ * of 1 to 64 MiB took half the time with 128 to 384 KiB (the system doubles the figure) as with
+ * the megabytes to which the system lets the buffer grow, on cores with 1 MiB.  Smaller ones
+ * cost more turns where ranks share a core.  Across a network the system chooses better.
+ */
+enum { LAST_PORT = 65535, LOCAL_SEND_BUFFER = 384 * 1024 };
 
 const char *ls__tcp_name(char text[LS__TCP_NAME], const char *address, uint32_t port)
 {
@@ -87,18 +93,40 @@ static int listen_at(const ls__tcp_address *to, bool by_number)
     return -1;
 }
 
+typedef union {
+    struct sockaddr     any;
+    struct sockaddr_in  v4;
+    struct sockaddr_in6 v6;
+} end;
+
 static uint32_t port_of(int fd)
 {
-    union {
-        struct sockaddr     any;
-        struct sockaddr_in  v4;
-        struct sockaddr_in6 v6;
-    } at             = {0};
+    end       at     = {0};
     socklen_t length = sizeof at;
 
     if (getsockname(fd, &at.any, &length))
         return 0;
     return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
+}
+
+/* Both ends have the same address. */
+static bool is_local(int fd)
+{
+    end       ours = {0}, theirs = {0};
+    socklen_t ours_length = sizeof ours, theirs_length = sizeof theirs;
+
+    if (getsockname(fd, &ours.any, &ours_length) ||
+        getpeername(fd, &theirs.any, &theirs_length))
+        return false;
+    if (ours.any.sa_family == AF_INET6)
+        return !memcmp(&ours.v6.sin6_addr, &theirs.v6.sin6_addr, sizeof ours.v6.sin6_addr);
+    return ours.v4.sin_addr.s_addr == theirs.v4.sin_addr.s_addr;
+}
+
+void ls__tcp_tune(int fd)
+{
+    if (is_local(fd))
+        set_option(fd, SOL_SOCKET, SO_SNDBUF, LOCAL_SEND_BUFFER);
 }
 
 static ls_status fail_to_listen(const char *address, int first, int last)
@@ -117,7 +145,7 @@ static ls_status fail_to_listen(const char *address, int first, int last)
 
 ls_status ls_tcp_listen(const char *address, int first, int last, ls_tcp_listener *listener)
 {
-    ls__tcp_address to;
+    ls__tcp_address to = {0};
     int             fd = -1;
 
     *listener = (ls_tcp_listener){.fd = -1};

@@ -77,8 +77,9 @@ typedef struct {
 struct ls_transport {
     const ls_transport_ops *ops;
     int                     rank, size;
-    int64_t         sent; /* payload bytes handed to peers so far, headers not counted */
-    struct ls_meet *meet; /* of ranks that share memory, else NULL (meet.h) */
+    int64_t         sent;     /* payload bytes handed to peers so far, headers not counted */
+    bool            received; /* by progress(): what the exchange is to bring has come */
+    struct ls_meet *meet;     /* of ranks that share memory, else NULL (meet.h) */
 };
 
 #endif

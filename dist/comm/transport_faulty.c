@@ -127,13 +127,14 @@ static ls_status faulty_progress(ls_transport *base, bool *moved, bool *done)
     faulty   *f      = (faulty *)base;
     ls_status status = LS_OK;
 
-    *moved = *done = false;
+    *moved = *done = base->received = false;
     if (f->cut || is_kept(f, EXCHANGE))
         return LS_OK;
     if (f->kept == EXCHANGE)
         status = begin_kept(f);
     if (!status)
         status = f->inner->ops->progress(f->inner, moved, done);
+    base->received = f->inner->received;
     count_sent(f);
     return status;
 }

@@ -356,7 +356,8 @@ static ls_status local_progress(ls_transport *base, bool *moved, bool *done)
         status = receive_more(t, moved);
     if (!status && !t->out.done)
         *moved = send_more(t) || *moved;
-    *done = !status && t->in.done && t->out.done;
+    base->received = t->in.done;
+    *done          = !status && t->in.done && t->out.done;
     return status;
 }
 

@@ -24,6 +24,7 @@ typedef struct {
     ls_transport *near, *far;
     bool         *is_near;
     bool          near_done, far_done;
+    ls_transport *receiving; /* the part that receives; NULL: nothing comes */
 } mixed;
 
 static bool goes_near(const mixed *m, int peer)
@@ -54,6 +55,7 @@ static ls_status mixed_begin(ls_transport *t, const ls_descriptor *what, ls_outg
     bool      far_out = goes_far(m, out.peer), far_in = goes_far(m, in.peer);
     ls_status status = LS_OK;
 
+    m->receiving = near_in ? m->near : far_in ? m->far : NULL;
     m->near_done = !near_out && !near_in;
     m->far_done  = !far_out && !far_in;
     if (!m->near_done)
@@ -75,8 +77,9 @@ static ls_status mixed_progress(ls_transport *t, bool *moved, bool *done)
         status = m->near->ops->progress(m->near, &near_moved, &m->near_done);
     if (!status && !m->far_done)
         status = m->far->ops->progress(m->far, &far_moved, &m->far_done);
-    *moved = near_moved || far_moved;
-    *done  = !status && m->near_done && m->far_done;
+    *moved      = near_moved || far_moved;
+    t->received = !m->receiving || m->receiving->received;
+    *done       = !status && m->near_done && m->far_done;
     return status;
 }
 

@@ -381,7 +381,8 @@ static ls_status mpi_progress(ls_transport *base, bool *moved, bool *done)
         status = move(t, t->in, moved);
     if (*moved)
         t->moved_at = ls_now_ns();
-    *done = !status && t->out->stage == IDLE && t->in->stage == IDLE;
+    base->received = t->in->stage == IDLE;
+    *done          = !status && t->out->stage == IDLE && base->received;
     return status;
 }
 

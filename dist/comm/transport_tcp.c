@@ -226,7 +226,8 @@ static ls_status progress(ls_transport *base, bool *moved, bool *done)
         status = pull(t, moved);
     if (!status && error)
         status = fail_lost(t->out.peer, error);
-    *done = is_done(&t->sending) && is_done(&t->receiving);
+    base->received = is_done(&t->receiving);
+    *done          = is_done(&t->sending) && base->received;
     return status;
 }
 

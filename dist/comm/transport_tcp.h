@@ -32,9 +32,11 @@ typedef struct {
 /*
  * Connects the group `id`: the higher rank of a pair connects to the lower one, shows its
  * token, and waits to be let in; strangers are dropped.  Takes the listener's socket, in
- * failure too, and closes it when all are there.  peers[size]; the own entry holds this rank's
- * token.  ETIMEOUT names the missing rank, its address and the last reason; EPEER the one whose
- * control connection has ended.
+ * failure too, and closes it when all are there; its fd is -1 where no higher rank is needed.
+ * peers[size]; the own entry holds this rank's token.  ETIMEOUT names the missing rank, its
+ * address and the last reason; EPEER the one whose control connection has ended.
+ *
+ * Closed in a child of fork() it lets go of the child's copies; the parent's group goes on.
  */
 LS_MUST_CHECK ls_status ls_transport_tcp(ls_tcp_listener *listener, uint64_t id, int rank,
                                          int size, const ls_tcp_peer *peers, int64_t deadline,

@@ -10,21 +10,23 @@
 #include "core/clock.h"
 #include "core/thread.h"
 
-enum { LOOK_AT_CLOCK_EVERY = 64 };
+enum { LOOK_AT_CLOCK_EVERY = 16 };
 
-static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000;
+static const int64_t SECOND = 1000000000, ANSWER_NS = 200000000, NOTICE_NS = 60000000,
+                     ON_ITS_WAY_NS = 2000000000, LEFT_LOOK_NS = 1000000, CROWDED_NS = 500000,
+                     CROWDED_FOR_NS = 200000000;
 
 /*
- * A look costs 20 to 50 ns and a pause about as much, so these are some tens of microseconds of
- * spinning, as long as it takes to be woken from a sleep; yields hand a core that is wanted to
- * who wants it.
+ * Being woken from a sleep takes some tens of microseconds, so a spin of that length at most
+ * doubles the time of a wait.  Longer ones take the core from whoever is waited for, or from a
+ * product of this very rank.
  */
 ls_wait_policy ls_wait_policy_for(int local_ranks, double timeout_s)
 {
-    ls_wait_policy p = {.spins = 2000, .yields = 200};
+    ls_wait_policy p = {.spin_ns = 20000, .yield_ns = 30000};
 
     if (local_ranks > ls_cpu_count())
-        p.spins = 0;
+        p.spin_ns = 0;
     p.timeout_ns = (int64_t)((timeout_s > 0 ? timeout_s : 60) * (double)SECOND);
     p.warn_ns    = p.timeout_ns / 3;
     return p;
@@ -84,7 +86,7 @@ static bool late_text(const ls_waiter *w, uint64_t asked, char *text, size_t siz
     return !first;
 }
 
-static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *text,
+static void told_late(const ls_waiter *w, uint64_t asked, int64_t after_ns, char *text,
                       size_t size)
 {
     char what[LS_DESCRIPTOR_TEXT], late[300];
@@ -92,7 +94,7 @@ static void told_late(const ls_waiter *w, uint64_t asked, double seconds, char *
     if (!late_text(w, asked, late, sizeof late))
         snprintf(late, sizeof late, "all ranks have come, but it does not end");
     snprintf(text, size, "%s: after %.3g s %s", ls_descriptor_text(what, &w->running->what),
-             seconds, late);
+             (double)after_ns / (double)SECOND, late);
 }
 
 static bool all_answered(const ls_running *run, uint64_t asked)
@@ -109,25 +111,34 @@ static uint64_t ask_and_listen(ls_running *run)
     uint64_t asked = ls_guard_ask(run->guard);
     int64_t  until = ls_now_ns() + ANSWER_NS;
 
-    while (asked && !all_answered(run, asked) && ls_now_ns() < until &&
-           !ls_guard_failed(run->guard))
-        ls_sleep_ns(ANSWER_NS / 100);
+    while (asked && !all_answered(run, asked) && !ls_guard_failed(run->guard) &&
+           ls_now_ns() < until)
+        ls_sleep_ns(ANSWER_NS / 40);
     return asked;
 }
 
-static double seconds_since(const ls_running *run, int64_t now)
+/* Several ranks reach the deadline together: the lowest of those that have come speaks for all.
+ */
+static void let_lower_speak(const ls_waiter *w, uint64_t asked)
 {
-    return (double)(now - (run->deadline - run->policy->timeout_ns)) / (double)SECOND;
+    const ls_running *run   = w->running;
+    int64_t           until = ls_now_ns() + NOTICE_NS;
+    bool              silent, first = true;
+
+    for (int m = 0; m < run->transport->rank; m++)
+        first = first && (!is_awaited(w, asked, m) || is_late(run, m, asked, &silent));
+    while (!first && !ls_guard_failed(run->guard) && ls_now_ns() < until)
+        ls_sleep_ns(NOTICE_NS / 20);
 }
 
-static ls_status expire(ls_waiter *w, int64_t now)
+static ls_status expire(ls_waiter *w)
 {
     ls_running *run   = w->running;
-    double      after = seconds_since(run, now);
     uint64_t    asked = ask_and_listen(run);
     char        text[LS_GUARD_TEXT];
 
-    told_late(w, asked, after, text, sizeof text);
+    let_lower_speak(w, asked);
+    told_late(w, asked, run->policy->timeout_ns, text, sizeof text);
     return ls_guard_fail(run->guard, LS_ETIMEOUT, text);
 }
 
@@ -143,7 +154,7 @@ static void warn(ls_waiter *w, int64_t now)
         return;
     }
     run->warn_at = INT64_MAX;
-    told_late(w, run->asked, seconds_since(run, now), text, sizeof text);
+    told_late(w, run->asked, run->policy->warn_ns, text, sizeof text);
     if (run->policy->warn)
         run->policy->warn(run->policy->context, text);
 }
@@ -165,18 +176,21 @@ static void left_text(const ls_running *run, int peer, char text[LS_GUARD_TEXT])
              ls_descriptor_text(what, &run->what));
 }
 
-/* A peer that said goodbye: what it had put up before has been seen by the second look. */
-static ls_status check_left(ls_waiter *w)
+/*
+ * A peer that said goodbye.  What it put up in memory before is seen by the next look; what it
+ * sent may be on its way for longer than the goodbye, which took another connection.
+ */
+static ls_status check_left(ls_waiter *w, int64_t now)
 {
     ls_running *run = w->running;
     char        text[LS_GUARD_TEXT];
 
     if (w->peer == LS_NO_PEER || !ls_guard_member_left(run->guard, w->peer))
         return LS_OK;
-    if (!w->seen_left) {
-        w->seen_left = true;
+    if (!w->left_since)
+        w->left_since = now;
+    if (now - w->left_since <= (run->transport->meet ? 0 : ON_ITS_WAY_NS))
         return LS_OK;
-    }
     left_text(run, w->peer, text);
     return ls_guard_fail(run->guard, LS_EPEER, text);
 }
@@ -188,36 +202,74 @@ static ls_status look_around(ls_waiter *w, int64_t now)
     if (ls_guard_failed(run->guard))
         return ls_guard_check(run->guard);
     if (now >= run->deadline)
-        return expire(w, now);
+        return expire(w);
     if (now >= run->warn_at)
         warn(w, now);
-    return check_left(w);
+    return check_left(w, now);
+}
+
+/* Somebody who has left wakes nobody. */
+static int64_t sleep_for(const ls_waiter *w, int64_t ns)
+{
+    int64_t most = w->left_since ? LEFT_LOOK_NS : INT64_MAX;
+
+    ns = ns < most ? ns : most;
+    return ns > 0 ? ns : 1;
+}
+
+/*
+ * A yield that takes long has handed the core to a stranger for a whole slice of the
+ * scheduler's time; being woken from a sleep comes sooner.  So the group does without yields
+ * for a while.
+ */
+static bool yield_was_short(ls_waiter *w)
+{
+    int64_t before = ls_now_ns();
+
+    sched_yield();
+    int64_t now = ls_now_ns();
+    if (now - before > CROWDED_NS)
+        *w->running->crowded_until = now + CROWDED_FOR_NS;
+    return now - before <= CROWDED_NS &&
+           now - w->started <= w->running->policy->spin_ns + w->running->policy->yield_ns;
+}
+
+/* Spinning, then yielding, for the policy's times; true once both are over. */
+static bool is_long(ls_waiter *w)
+{
+    const ls_wait_policy *policy = w->running->policy;
+    int                   look   = w->looks++;
+
+    if (!w->started)
+        w->started = ls_now_ns();
+    if (!look)
+        w->since = w->started;
+    if (w->long_since)
+        return true;
+    if (policy->spin_ns && !w->yields) {
+        pause_briefly();
+        if (look % LOOK_AT_CLOCK_EVERY == LOOK_AT_CLOCK_EVERY - 1)
+            w->yields = ls_now_ns() - w->started > policy->spin_ns;
+        return false;
+    }
+    w->yields     = true;
+    w->long_since = ls_now_ns() < *w->running->crowded_until || !yield_was_short(w);
+    return w->long_since;
 }
 
 ls_status ls_wait_more(ls_waiter *w)
 {
-    ls_running *run  = w->running;
-    int         look = w->looks++;
+    ls_running *run = w->running;
 
-    if (!look)
-        w->since = ls_now_ns();
-    if (look < run->policy->spins) {
-        pause_briefly();
-        return look % LOOK_AT_CLOCK_EVERY || !ls_guard_failed(run->guard)
-                   ? LS_OK
-                   : ls_guard_check(run->guard);
-    }
-    if (look < run->policy->spins + run->policy->yields) {
-        sched_yield();
-        return LS_OK;
-    }
+    if (!is_long(w))
+        return ls_guard_failed(run->guard) ? ls_guard_check(run->guard) : LS_OK;
     int64_t   now    = ls_now_ns();
     ls_status status = look_around(w, now);
     if (status)
         return status;
     int64_t next = run->warn_at < run->deadline ? run->warn_at : run->deadline;
     w->slept     = true;
-    run->transport->ops->sleep(run->transport, w->seen_left || next <= now ? 1 : next - now);
+    run->transport->ops->sleep(run->transport, sleep_for(w, next - now));
     return LS_OK;
 }
 
@@ -238,6 +290,20 @@ static ls_status spread(ls_running *run, ls_status status)
 
     snprintf(text, sizeof text, "%s", ls_error_message());
     return ls_guard_fail(run->guard, status, text);
+}
+
+/* From now on it is this rank. */
+static void wait_for(ls_waiter *w, int peer)
+{
+    if (peer != w->peer)
+        w->left_since = 0;
+    w->peer = peer;
+}
+
+/* Whose message is to come; then, who is to take this rank's.  The other may leave. */
+static int awaited(const ls_transport *t, int to, int from)
+{
+    return from == LS_NO_PEER || t->received ? to : from;
 }
 
 /*
@@ -270,14 +336,16 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
     bool          moved = false, done = false;
     ls_status     status = t->ops->begin(t, &run->what, out, in);
 
-    w.peer = in.peer != LS_NO_PEER ? in.peer : out.peer;
     while (!status) {
         status = t->ops->progress(t, &moved, &done);
         if (status || done)
             break;
-        if (moved)
-            w.looks = w.looks ? 1 : 0;
-        else if ((status = ls_wait_more(&w)))
+        wait_for(&w, awaited(t, out.peer, in.peer));
+        if (moved) {
+            w.left_since = w.started = 0;
+            w.yields = w.long_since = false;
+        }
+        if (!moved && (status = ls_wait_more(&w)))
             goto out_failed; /* the group's failure already */
     }
     if (status)
@@ -297,7 +365,7 @@ static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
 
     for (int r = 0; r < t->size && !status; r++)
         while (r != t->rank && !there(t->meet, r) && !status) {
-            w.peer = r;
+            wait_for(&w, r);
             status = ls_wait_more(&w);
         }
     ls_wait_end(&w);

@@ -13,8 +13,8 @@
 #include "dist/comm/transport.h"
 
 typedef struct {
-    int     spins;  /* looks with a pause between them */
-    int     yields; /* looks with sched_yield() between them */
+    int64_t spin_ns;  /* looks with a pause between them, 0: none */
+    int64_t yield_ns; /* then looks with sched_yield() between them; then sleep */
     int64_t timeout_ns, warn_ns;
     void (*warn)(void *context, const char *text);
     void *context;
@@ -32,6 +32,7 @@ typedef struct {
     int64_t               deadline, warn_at; /* ls_now_ns() */
     uint64_t              asked;             /* the question about late ranks; 0: not yet */
     int64_t               wait_ns;           /* spent waiting so far */
+    int64_t              *crowded_until;     /* the group's: till then yielding does not pay */
     bool                  paired;            /* send or recv: only one peer is waited for */
 } ls_running;
 
@@ -40,8 +41,11 @@ typedef struct {
     ls_running *running;
     int         peer; /* for whom, where that is one rank; else LS_NO_PEER */
     int         looks;
-    bool        slept, seen_left;
-    int64_t     since;
+    bool        yields, long_since; /* how far the wait has come: no spin, no yield any more */
+    bool        slept;
+    int64_t     since;      /* the first look that found nothing */
+    int64_t     started;    /* the first one after something last moved; 0: there was none */
+    int64_t     left_since; /* when it was seen that the peer has left; 0: it has not */
 } ls_waiter;
 
 ls_waiter ls_wait_begin(ls_running *running);

@@ -145,14 +145,15 @@ static ls_call call_of(const job *j, int rank)
 }
 
 /* Rank r has a quarter of what is left; the odd one's lists have another border. */
-static void make_lists(ls_slice *slices, ls_segment *segments, int n, int64_t count, bool odd)
+static void make_lists(ls_segment_list *slices, ls_slice_segment *segments, int n,
+                       int64_t count, bool odd)
 {
     int64_t at = 0;
 
     for (int r = 0; r < n; r++) {
         int64_t c   = r == n - 1 ? count - at : (count - at) / 4 + (odd && r == 0);
-        segments[r] = (ls_segment){at, c};
-        slices[r]   = (ls_slice){&segments[r], 1};
+        segments[r] = (ls_slice_segment){at, c};
+        slices[r]   = (ls_segment_list){&segments[r], 1};
         at += c;
     }
 }
@@ -167,14 +168,14 @@ static bool all_are(const unsigned char *p, size_t n, unsigned char value)
 
 static void body(ls_comm *world, void *context)
 {
-    job           *j     = context;
-    int            r     = ls_comm_rank(world);
-    outcome       *o     = &j->all[r];
-    size_t         bytes = (size_t)4 * (size_t)j->n * (size_t)(1002 * j->scale) * 2;
-    unsigned char *in = ls_comm_alloc(world, bytes), *out = ls_comm_alloc(world, bytes);
-    ls_slice       slices[8];
-    ls_segment     segments[8];
-    ls_call        c = call_of(j, r);
+    job             *j     = context;
+    int              r     = ls_comm_rank(world);
+    outcome         *o     = &j->all[r];
+    size_t           bytes = (size_t)4 * (size_t)j->n * (size_t)(1002 * j->scale) * 2;
+    unsigned char   *in = ls_comm_alloc(world, bytes), *out = ls_comm_alloc(world, bytes);
+    ls_segment_list  slices[8];
+    ls_slice_segment segments[8];
+    ls_call          c = call_of(j, r);
 
     memset(in, 1, bytes);
     memset(out, 2, bytes);

@@ -127,13 +127,12 @@ static inline void group_all(int size, const char *address, ls_status (*body)(ra
     group_close(&g, ranks);
 }
 
-/* The verb, as wait.h has it but for its care; ETIMEOUT after 10 s. */
-static inline ls_status exchange(ls_transport *t, const ls_descriptor *what, ls_outgoing out,
-                                 ls_incoming in)
+/* Until the exchange under way is done; ETIMEOUT after 10 s. */
+static inline ls_status finish(ls_transport *t)
 {
     int64_t   deadline = ls_now_ns() + 10 * SECOND;
     bool      moved, done = false;
-    ls_status status = t->ops->begin(t, what, out, in);
+    ls_status status = LS_OK;
 
     while (!status && !done) {
         status = t->ops->progress(t, &moved, &done);
@@ -143,6 +142,15 @@ static inline ls_status exchange(ls_transport *t, const ls_descriptor *what, ls_
             status = ls_fail(LS_ETIMEOUT, "an exchange of the test");
     }
     return status;
+}
+
+static inline ls_status exchange(ls_transport *t, const ls_descriptor *what, ls_outgoing out,
+                                 ls_incoming in)
+{
+    if (!t)
+        return ls_fail(LS_ESTATE, "no transport");
+    ls_status status = t->ops->begin(t, what, out, in);
+    return status ? status : finish(t);
 }
 
 static inline ls_outgoing nothing_out(void)

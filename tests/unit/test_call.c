@@ -148,7 +148,7 @@ static void pairs(void)
     check_differ(&a, &b, "rank 3 calls send");
 }
 
-static uint64_t slices_of(const ls_slice *slices, int size)
+static uint64_t slices_of(const ls_segment_list *slices, int size)
 {
     ls_call call = {.kind = LS_ALL_GATHER, .count = 10, .slices = slices};
     return ls_descriptor_of(&call, size, 1, LS_DIRECT).slices;
@@ -156,15 +156,15 @@ static uint64_t slices_of(const ls_slice *slices, int size)
 
 static void slices(void)
 {
-    const ls_segment s[]    = {{0, 4}, {4, 2}, {6, 4}};
-    const ls_segment t[]    = {{0, 4}, {4, 3}, {6, 4}};
-    const ls_slice   a[]    = {{s, 1}, {s + 1, 2}};
-    const ls_slice   same[] = {{s, 1}, {s + 1, 2}};
-    const ls_slice   b[]    = {{s, 2}, {s + 2, 1}};
-    const ls_slice   c[]    = {{s, 1}, {t + 1, 2}};
-    const ls_slice   d[]    = {{s, 1}, {s + 1, 1}};
-    const ls_slice   e[]    = {{NULL, 0}, {s, 3}};
-    const ls_slice  *all[]  = {a, b, c, d, e};
+    const ls_slice_segment s[]    = {{0, 4}, {4, 2}, {6, 4}};
+    const ls_slice_segment t[]    = {{0, 4}, {4, 3}, {6, 4}};
+    const ls_segment_list  a[]    = {{s, 1}, {s + 1, 2}};
+    const ls_segment_list  same[] = {{s, 1}, {s + 1, 2}};
+    const ls_segment_list  b[]    = {{s, 2}, {s + 2, 1}};
+    const ls_segment_list  c[]    = {{s, 1}, {t + 1, 2}};
+    const ls_segment_list  d[]    = {{s, 1}, {s + 1, 1}};
+    const ls_segment_list  e[]    = {{NULL, 0}, {s, 3}};
+    const ls_segment_list *all[]  = {a, b, c, d, e};
 
     TEST_ROW("segment lists");
     CHECK(slices_of(NULL, 2) == 0);

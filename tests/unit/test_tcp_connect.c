@@ -3,6 +3,7 @@
  * missing, strangers that are not wanted, and nothing left over.
  */
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "core/alloc.h"
 #include "tcp_group.h"
@@ -313,8 +314,8 @@ static void check_strangers(const stranger_row *row)
     static strangers s;
     group            g;
     rank             ranks[MAX_RANKS] = {0};
-    pthread_t        slow;
-    int              before = open_descriptors();
+    pthread_t        slow             = 0;
+    int              before           = open_descriptors();
 
     TEST_ROW(row->name);
     if (!group_open(&g, 3, "127.0.0.1"))
@@ -382,6 +383,65 @@ static void test_patience(void)
     close(fd);
 }
 
+/* Takes descriptors until none is left below the limit, but one; returns how many. */
+static int take_descriptors(int *taken, int most)
+{
+    int n = 0;
+
+    while (n < most && (taken[n] = dup(0)) >= 0)
+        n++;
+    if (CHECK(n > 0 && n < most))
+        close(taken[--n]);
+    return n;
+}
+
+/* Out of descriptors when a member knocks: it is let in once there are some. */
+static void test_no_descriptors(void)
+{
+    enum { LIMIT = 200 };
+    group         g;
+    rank          zero = {.group = &g, .limit_ns = 10 * SECOND};
+    struct rlimit before, low;
+    int           taken[LIMIT];
+
+    TEST_ROW("out of descriptors");
+    if (!group_open(&g, 2, "127.0.0.1"))
+        return;
+    ls_tcp_listener_close(&g.listeners[1]);
+    int fd = dial_bare(g.peers[0].port);
+    CHECK(write_bare(fd, true_letter, LETTER) && !getrlimit(RLIMIT_NOFILE, &before));
+    low          = before;
+    low.rlim_cur = LIMIT;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &low));
+    int n = take_descriptors(taken, LIMIT); /* one is left, for the eventfd */
+    pthread_create(&zero.thread, NULL, rank_main, &zero);
+    ls_sleep_ns(SECOND / 10);
+    while (n)
+        close(taken[--n]);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+    pthread_join(zero.thread, NULL);
+    rank_went_well(&zero);
+    if (zero.t)
+        zero.t->ops->close(zero.t);
+    close(fd);
+
+    TEST_ROW("never any descriptors");
+    if (!group_open(&g, 2, "127.0.0.1"))
+        return;
+    zero.limit_ns = SECOND / 5;
+    zero.t        = NULL;
+    ls_tcp_listener_close(&g.listeners[1]);
+    fd = dial_bare(g.peers[0].port);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &low));
+    n = take_descriptors(taken, LIMIT);
+    rank_main(&zero);
+    rank_failed(&zero, LS_ETIMEOUT, "in time: Too many open files");
+    while (n)
+        close(taken[--n]);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+    close(fd);
+}
+
 static void test_nothing_left(void)
 {
     group         g;
@@ -432,6 +492,7 @@ int main(void)
     for (size_t i = 0; i < sizeof stranger_rows / sizeof stranger_rows[0]; i++)
         check_strangers(&stranger_rows[i]);
     test_patience();
+    test_no_descriptors();
     test_nothing_left();
     return test_summary("tcp_connect");
 }

@@ -268,7 +268,7 @@ static bool open_half_bare(half_bare *h)
     bool ok = CHECK(write_bare(h->fd, true_letter, LETTER)) &&
               CHECK(read_bare(h->fd, answer, LETTER) == LETTER);
     pthread_join(h->zero[0].thread, NULL);
-    return rank_went_well(&h->zero[0]) && ok;
+    return rank_went_well(&h->zero[0]) && h->zero[0].t && ok;
 }
 
 static void close_half_bare(half_bare *h)
@@ -289,122 +289,106 @@ typedef struct {
     const char *text;
 } wire_row;
 
-static void check_wire(const wire_row *row)
-{
-    half_bare      h;
-    size_t         all   = row->first + row->then;
-    unsigned char *wire  = calloc(1, all + sizeof row->header);
-    piece          in    = piece_new(row->due);
-    ls_descriptor  what  = row->header.what;
-    bool           moved = true, done = false;
-
-    TEST_ROW(row->name);
-    if (wire && open_half_bare(&h)) {
-        const ls_transport_ops *ops = h.zero[0].t->ops;
-        memcpy(wire, &row->header, sizeof row->header);
-        for (size_t i = sizeof row->header; i < all; i++)
-            wire[i] = byte_at(i - sizeof row->header, 5);
-        what.count = 1000; /* what rank 0 is about, whatever the wire says */
-        CHECK(write_bare(h.fd, wire, row->first));
-        CHECK_OK(
-            ops->begin(h.zero[0].t, &what, nothing_out(), (ls_incoming){1, in.data, in.bytes}));
-        ls_status status = LS_OK;
-        for (int looks = 0; looks < 20 && !status && !done; looks++) {
-            status = ops->progress(h.zero[0].t, &moved, &done);
-            if (looks < 10)
-                CHECK(!done || !row->then);
-            if (looks == 10) {
-                CHECK(write_bare(h.fd, wire + row->first, row->then));
-                if (row->close)
-                    close(h.fd);
-                h.fd = row->close ? -1 : h.fd;
-            }
-            ops->sleep(h.zero[0].t, SECOND / 500);
-        }
-        for (int looks = 0; looks < 1000 && !status && !done; looks++) {
-            ops->sleep(h.zero[0].t, SECOND / 100);
-            status = ops->progress(h.zero[0].t, &moved, &done);
-        }
-        CHECK(status == row->want && (status || done));
-        if (status)
-            CHECK(strstr(ls_error_message(), row->text));
-        if (!status)
-            CHECK(!piece_end(in, 5, "incoming"));
-        else
-            free(in.block);
-    } else {
-        free(in.block);
+#define COUNT(n)                                     \
+    {                                                \
+        3, n, LS_ALL_REDUCE, LS_F32, LS_SUM, 0, 0, 0 \
     }
-    free(wire);
-    close_half_bare(&h);
+#define CLOSED "rank 1: connection closed"
+
+static const wire_row wire_rows[] = {
+    {"whole at once", {COUNT(1000), 0, 100}, 100, 148, 0, false, LS_OK, ""},
+    {"whole, then the end", {COUNT(1000), 0, 100}, 100, 148, 0, true, LS_OK, ""},
+    {"large, then the end", {COUNT(1000), 0, 90000}, 90000, 48, 90000, true, LS_OK, ""},
+    {"header in halves", {COUNT(1000), 0, 100}, 100, 20, 128, false, LS_OK, ""},
+    {"header, then payload", {COUNT(1000), 0, 100}, 100, 48, 100, false, LS_OK, ""},
+    {"header and some", {COUNT(1000), 0, 20000}, 20000, 60, 19988, false, LS_OK, ""},
+    {"no payload", {COUNT(1000), 0, 0}, 0, 47, 1, false, LS_OK, ""},
+    {"wrong step",
+     {COUNT(1000), 1, 8},
+     8,
+     56,
+     0,
+     false,
+     LS_EMISMATCH,
+     "rank 1 is at step 1 where 0 was due (all_reduce #3"},
+    {"wrong count", {COUNT(7), 0, 8}, 8, 56, 0, false, LS_EMISMATCH, "count 7"},
+    {"too many bytes",
+     {COUNT(1000), 0, UINT64_MAX},
+     8,
+     56,
+     0,
+     false,
+     LS_EMISMATCH,
+     "sent 18446744073709551615 bytes where 8 were due"},
+    {"wrong, then the end", {COUNT(1000), 0, 9}, 8, 57, 0, true, LS_EMISMATCH, "sent 9 bytes"},
+    {"ends before the header", {COUNT(1000), 0, 8}, 8, 0, 0, true, LS_EPEER, CLOSED},
+    {"ends in the header", {COUNT(1000), 0, 8}, 8, 30, 0, true, LS_EPEER, CLOSED},
+    {"ends after the header", {COUNT(1000), 0, 8}, 8, 48, 0, true, LS_EPEER, CLOSED},
+    {"ends in the payload",
+     {COUNT(1000), 0, 90000},
+     90000,
+     5000,
+     60000,
+     true,
+     LS_EPEER,
+     CLOSED},
+};
+
+/* Looks at the first part, with time for it to arrive; then the second part comes. */
+static ls_status receive_wire(half_bare *h, const wire_row *row, const unsigned char *wire)
+{
+    ls_transport *t     = h->zero[0].t;
+    bool          moved = false, done = false;
+    ls_status     status = LS_OK;
+
+    CHECK(write_bare(h->fd, wire, row->first));
+    for (int looks = 0; looks < 10 && !status && !done; looks++) {
+        status = t->ops->progress(t, &moved, &done);
+        t->ops->sleep(t, SECOND / 500);
+    }
+    CHECK(!done || !row->then);
+    CHECK(write_bare(h->fd, wire + row->first, row->then));
+    if (row->close) {
+        close(h->fd);
+        h->fd = -1;
+    }
+    return status || done ? status : finish(t);
+}
+
+static void check_wire(half_bare *h, const wire_row *row)
+{
+    piece         in     = piece_new(row->due);
+    piece         wire   = piece_filled(sizeof row->header + row->first + row->then, 0);
+    ls_header     header = row->header;
+    ls_descriptor what   = header.what;
+    ls_transport *t      = h->zero[0].t;
+
+    memcpy(wire.data, &header, sizeof header);
+    for (size_t i = sizeof header; i < wire.bytes; i++)
+        wire.data[i] = byte_at(i - sizeof header, 5);
+    what.count = 1000; /* what rank 0 is about, whatever the wire says */
+    CHECK_OK(t->ops->begin(t, &what, nothing_out(), (ls_incoming){1, in.data, in.bytes}));
+    ls_status status = receive_wire(h, row, wire.data);
+    CHECK(status == row->want);
+    CHECK(!status || strstr(ls_error_message(), row->text));
+    if (status == LS_EMISMATCH)
+        CHECK(untouched(in));
+    if (!status)
+        CHECK(!piece_end(in, 5, "incoming"));
+    else
+        free(in.block);
+    free(wire.block);
 }
 
 static void test_wire(void)
 {
-    static const ls_descriptor what   = {3, 1000, LS_ALL_REDUCE, LS_F32, LS_SUM, 0, 0, 0};
-    static const ls_descriptor odd    = {3, 7, LS_ALL_REDUCE, LS_F32, LS_SUM, 0, 0, 0};
-    const wire_row             rows[] = {
-                    {"whole at once", {what, 0, 100}, 100, 148, 0, false, LS_OK, ""},
-                    {"whole, then the end", {what, 0, 100}, 100, 148, 0, true, LS_OK, ""},
-                    {"large, then the end", {what, 0, 90000}, 90000, 48, 90000, true, LS_OK, ""},
-                    {"header in halves", {what, 0, 100}, 100, 20, 128, false, LS_OK, ""},
-                    {"header, then payload", {what, 0, 100}, 100, 48, 100, false, LS_OK, ""},
-                    {"header and some", {what, 0, 20000}, 20000, 60, 19988, false, LS_OK, ""},
-                    {"no payload", {what, 0, 0}, 0, 47, 1, false, LS_OK, ""},
-                    {"wrong step",
-                     {what, 1, 8},
-                     8,
-                     56,
-                     0,
-                     false,
-                     LS_EMISMATCH,
-                     "rank 1 is at step 1 where 0 was due (all_reduce #3"},
-                    {"wrong count", {odd, 0, 8}, 8, 56, 0, false, LS_EMISMATCH, "count 7"},
-                    {"too many bytes",
-                     {what, 0, UINT64_MAX},
-                     8,
-                     56,
-                     0,
-                     false,
-                     LS_EMISMATCH,
-                     "sent 18446744073709551615 bytes where 8 were due"},
-                    {"wrong, then the end", {what, 0, 9}, 8, 57, 0, true, LS_EMISMATCH, "sent 9 bytes"},
-                    {"ends before the header",
-                     {what, 0, 8},
-                     8,
-                     0,
-                     0,
-                     true,
-                     LS_EPEER,
-                     "rank 1: connection closed"},
-                    {"ends in the header",
-                     {what, 0, 8},
-                     8,
-                     30,
-                     0,
-                     true,
-                     LS_EPEER,
-                     "rank 1: connection closed"},
-                    {"ends after the header",
-                     {what, 0, 8},
-                     8,
-                     48,
-                     0,
-                     true,
-                     LS_EPEER,
-                     "rank 1: connection closed"},
-                    {"ends in the payload",
-                     {what, 0, 90000},
-                     90000,
-                     5000,
-                     60000,
-                     true,
-                     LS_EPEER,
-                     "rank 1: connection closed"},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        check_wire(&rows[i]);
+    for (size_t i = 0; i < sizeof wire_rows / sizeof wire_rows[0]; i++) {
+        half_bare h;
+        TEST_ROW(wire_rows[i].name);
+        if (open_half_bare(&h))
+            check_wire(&h, &wire_rows[i]);
+        close_half_bare(&h);
+    }
 }
 
 /* Messages that come together are still apart; steps count from 0 in each operation. */
@@ -412,7 +396,7 @@ static void test_many_at_once(void)
 {
     static const int sequence[] = {1, 1, 1, 2, 2}, step[] = {0, 1, 2, 0, 1};
     enum { N = 5, BYTES = 10, ALL = (int)sizeof(ls_header) + BYTES };
-    unsigned char wire[N][ALL], in[BYTES];
+    unsigned char wire[N][ALL], in[BYTES] = {0};
     half_bare     h;
 
     TEST_ROW("many at once");
@@ -439,38 +423,45 @@ static void *hang_up_main(void *context)
     return NULL;
 }
 
-/* A peer that hangs up while we have something to send and nothing to receive. */
-static void test_sending_to_nobody(void)
+/* Peers that hang up while we have something to send and nothing to receive. */
+static void test_hangs_up(void)
 {
     half_bare     h;
-    pthread_t     thread;
-    ls_descriptor what  = what_of(1);
-    size_t        bytes = 64 << 20;
-    void         *data  = calloc(1, bytes);
+    pthread_t     thread = 0;
+    ls_descriptor what   = what_of(1);
+    piece         data   = piece_filled(64 << 20, 0);
 
     TEST_ROW("hangs up while we send");
-    if (data && open_half_bare(&h)) {
-        pthread_create(&thread, NULL, hang_up_main, &h.fd);
-        CHECK_FAILS(exchange(h.zero[0].t, &what, (ls_outgoing){1, data, bytes}, nothing_in()),
-                    LS_EPEER, "rank 1: connection closed");
+    if (open_half_bare(&h)) {
+        CHECK(!pthread_create(&thread, NULL, hang_up_main, &h.fd));
+        CHECK_FAILS(
+            exchange(h.zero[0].t, &what, (ls_outgoing){1, data.data, data.bytes}, nothing_in()),
+            LS_EPEER, CLOSED);
         pthread_join(thread, NULL);
         h.fd = -1;
     }
     close_half_bare(&h);
+    free(data.block);
+}
+
+static void test_has_hung_up(void)
+{
+    half_bare     h;
+    ls_descriptor what   = what_of(1);
+    ls_status     status = LS_OK;
 
     TEST_ROW("has hung up");
-    if (data && open_half_bare(&h)) {
-        ls_status status = LS_OK;
+    if (open_half_bare(&h)) {
         close(h.fd);
         h.fd = -1;
         for (int i = 0; i < 100 && !status; i++) {
-            status = exchange(h.zero[0].t, &what, (ls_outgoing){1, data, 8}, nothing_in());
+            status =
+                exchange(h.zero[0].t, &what, (ls_outgoing){1, "12345678", 8}, nothing_in());
             ls_sleep_ns(SECOND / 1000);
         }
-        CHECK(status == LS_EPEER && strstr(ls_error_message(), "rank 1: connection closed"));
+        CHECK(status == LS_EPEER && strstr(ls_error_message(), CLOSED));
     }
     close_half_bare(&h);
-    free(data);
 }
 
 /* What was handed over before the close arrives, however large. */
@@ -521,19 +512,12 @@ static int64_t sleep_takes(ls_transport *t, int64_t ns)
     return ls_now_ns() - start;
 }
 
-static void test_sleep(void)
+static void check_sleep(ls_transport *t, int peer)
 {
-    half_bare     h;
-    pthread_t     thread;
-    ls_descriptor what = what_of(1);
-    char          byte = 0;
+    pthread_t     thread = 0;
+    ls_descriptor what   = what_of(1);
+    char          byte   = 0;
 
-    TEST_ROW("sleep and wake");
-    if (!open_half_bare(&h)) {
-        close_half_bare(&h);
-        return;
-    }
-    ls_transport *t = h.zero[0].t;
     CHECK(sleep_takes(t, SECOND / 20) >= SECOND / 20);
     t->ops->wake(t);
     t->ops->wake(t);
@@ -541,44 +525,61 @@ static void test_sleep(void)
     CHECK(sleep_takes(t, SECOND / 20) >= SECOND / 20); /* both wakes are used up */
     CHECK_OK(t->ops->begin(t, &what, nothing_out(), (ls_incoming){1, &byte, 1}));
     CHECK(sleep_takes(t, SECOND / 20) >= SECOND / 20);
-    pthread_create(&thread, NULL, wake_main, t);
+    CHECK(!pthread_create(&thread, NULL, wake_main, t));
     CHECK(sleep_takes(t, 10 * SECOND) < 5 * SECOND);
     pthread_join(thread, NULL);
-    CHECK(write_bare(h.fd, &byte, 1));
+    CHECK(write_bare(peer, "x", 1));
     CHECK(sleep_takes(t, 10 * SECOND) < 5 * SECOND); /* something came */
     CHECK(sleep_takes(t, 0) < SECOND && sleep_takes(t, -1) < SECOND);
+}
+
+static void test_sleep(void)
+{
+    half_bare h;
+
+    TEST_ROW("sleep and wake");
+    if (open_half_bare(&h))
+        check_sleep(h.zero[0].t, h.fd);
     close_half_bare(&h);
 }
 
 /* A child that holds the sockets neither ends a connection nor keeps it open. */
+static void check_fork(rank *zero, rank *one)
+{
+    ls_descriptor what  = what_of(1);
+    char          byte  = 1;
+    pid_t         child = fork();
+
+    if (!child) {
+        zero->t->ops->close(zero->t);
+        alarm(10);
+        pause();
+        _exit(0);
+    }
+    ls_sleep_ns(SECOND / 20);
+    CHECK_OK(exchange(zero->t, &what, (ls_outgoing){1, &byte, 1}, nothing_in()));
+    CHECK_OK(exchange(one->t, &what, nothing_out(), (ls_incoming){0, &byte, 1}));
+    one->t->ops->close(one->t);
+    one->t = NULL;
+    CHECK_FAILS(exchange(zero->t, &what, nothing_out(), (ls_incoming){1, &byte, 1}), LS_EPEER,
+                CLOSED);
+    if (CHECK(child > 0)) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+}
+
 static void test_fork(void)
 {
-    group         g;
-    rank          ranks[MAX_RANKS] = {0};
-    ls_descriptor what             = what_of(1);
-    char          byte             = 1;
+    group g;
+    rank  ranks[MAX_RANKS] = {0};
 
     TEST_ROW("fork");
     if (!group_open(&g, 2, "127.0.0.1"))
         return;
     group_run(&g, 0, ranks, NULL, NULL);
-    if (rank_went_well(&ranks[0]) && rank_went_well(&ranks[1])) {
-        pid_t child = fork();
-        if (!child) {
-            ranks[0].t->ops->close(ranks[0].t);
-            pause();
-            _exit(0);
-        }
-        ls_sleep_ns(SECOND / 20);
-        CHECK_OK(exchange(ranks[0].t, &what, (ls_outgoing){1, &byte, 1}, nothing_in()));
-        CHECK_OK(exchange(ranks[1].t, &what, nothing_out(), (ls_incoming){0, &byte, 1}));
-        ranks[1].t->ops->close(ranks[1].t);
-        ranks[1].t = NULL;
-        CHECK_FAILS(exchange(ranks[0].t, &what, nothing_out(), (ls_incoming){1, &byte, 1}),
-                    LS_EPEER, "rank 1: connection closed");
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
-    }
+    if (rank_went_well(&ranks[0]) && rank_went_well(&ranks[1]) && ranks[0].t && ranks[1].t)
+        check_fork(&ranks[0], &ranks[1]);
     group_close(&g, ranks);
 }
 
@@ -590,7 +591,8 @@ int main(void)
     test_disagreement();
     test_wire();
     test_many_at_once();
-    test_sending_to_nobody();
+    test_hangs_up();
+    test_has_hung_up();
     test_last_word();
     test_sleep();
     test_fork();
