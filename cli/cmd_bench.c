@@ -1,5 +1,6 @@
 /*
- * cmd_bench.c - lockstep bench: steps against their floor, products against the best one.
+ * cmd_bench.c - lockstep bench: steps against their floor, products against the best one; what
+ * ranks tell each other is in cmd_bench_collectives.c.
  *
  * The floor of a step is the time that its matrix products alone would take at the rate of a
  * 1024^3 sgemm with the same threads, measured between the steps of the same run:
@@ -23,9 +24,11 @@
 static const char help[] =
     "usage: lockstep bench train CONFIG [--steps S] [--set KEY.PATH=VALUE]... [--json]\n"
     "       lockstep bench gemm [--set run.threads=N] [--json]\n"
+    "       lockstep bench collectives -n N [--op OP] [--bytes B] [--json]; it has a --help\n"
     "\n"
     "train: the median time of S steps (20) after three, beside the floor that the matrix\n"
     "products set; writes no files.  gemm: products of a Transformer's shapes beside 1024^3.\n"
+    "collectives: what ranks tell each other, by size.\n"
     "\n"
     "  --json       one JSON object a line\n"
     "  -h, --help   this text\n";
@@ -308,10 +311,10 @@ static ls_status run_train(const arguments *a)
 
 static ls_status run(const arguments *a, const char *what)
 {
-    if (!what || !strcmp(what, "collectives"))
-        return what ? ls_fail(LS_EUNSUPPORTED, "bench collectives is not in this version")
-                    : ls_fail(LS_ECONFIG,
-                              "bench: train or gemm is missing; see lockstep bench --help");
+    if (!what)
+        return ls_fail(
+            LS_ECONFIG,
+            "bench: train, gemm or collectives is missing; see lockstep bench --help");
     if (a->nproc)
         return ls_fail(LS_EUNSUPPORTED, "bench: --nproc %s is not in this version", a->nproc);
     if (!strcmp(what, "train"))
@@ -321,7 +324,7 @@ static ls_status run(const arguments *a, const char *what)
                        a->config ? a->config : a->steps);
     if (!strcmp(what, "gemm"))
         return bench_gemm(a);
-    return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train and gemm", what);
+    return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train, gemm and collectives", what);
 }
 
 int ls_cmd_bench(int argc, char **argv)
@@ -333,6 +336,8 @@ int ls_cmd_bench(int argc, char **argv)
                             {"--json", 0, LS_ARG_FLAG, &a.json}};
     bool         named   = argc > 1 && argv[1][0] != '-';
 
+    if (named && !strcmp(argv[1], "collectives"))
+        return ls_bench_collectives(argc - 1, argv + 1);
     ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
                                                      .arg        = table,
                                                      .n_args     = sizeof table / sizeof *table,

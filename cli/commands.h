@@ -18,8 +18,9 @@ int ls_cmd_init(int argc, char **argv);
 /* eval CHECKPOINT [--data FILE]: one JSON line. */
 int ls_cmd_eval(int argc, char **argv);
 
-/* bench train CONFIG | gemm [--json] */
+/* bench train CONFIG | gemm | collectives -n N [--json] */
 int ls_cmd_bench(int argc, char **argv);
+int ls_bench_collectives(int argc, char **argv);
 
 /* inspect CHECKPOINT [--json]: what a file holds, and whether its checksums hold. */
 int ls_cmd_inspect(int argc, char **argv);
@@ -27,6 +28,9 @@ int ls_cmd_inspect(int argc, char **argv);
 /* diff A B [--json]: two checkpoints tensor by tensor; 0 when they are bit-identical, else 1.
  */
 int ls_cmd_diff(int argc, char **argv);
+
+/* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
+int ls_cmd_run(int argc, char **argv);
 
 /* 0 for success, 2 for usage, config and what this version lacks, 130 for interrupted, else 1.
  */

@@ -12,6 +12,7 @@ set(LS_SOURCES
   core/json_print.c
   core/json_scan.c
   core/log.c
+  core/reduce_op.c
   core/rng.c
   core/sha256.c
   core/strbuf.c
@@ -90,6 +91,7 @@ set(LS_SOURCES
   data/token_file.c
   data/tokenizer.c
   # dist/comm
+  dist/comm/address.c
   dist/comm/board.c
   dist/comm/call.c
   dist/comm/collective.c
@@ -108,8 +110,25 @@ set(LS_SOURCES
   dist/comm/control_watch.c
   dist/comm/form.c
   dist/comm/guard.c
+  dist/comm/handshake.c
   dist/comm/join.c
+  dist/comm/local_world.c
+  dist/comm/launch_env.c
+  dist/comm/port_owner.c
+  dist/comm/launch.c
+  dist/comm/launch_groups.c
+  dist/comm/launch_guard.c
+  dist/comm/launch_input.c
+  dist/comm/launch_job.c
+  dist/comm/launch_output.c
+  dist/comm/launch_port.c
+  dist/comm/launch_signals.c
+  dist/comm/launch_start.c
   dist/comm/recorder.c
+  dist/comm/rendezvous.c
+  dist/comm/rendezvous_guest.c
+  dist/comm/rendezvous_host.c
+  dist/comm/rendezvous_pairs.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c
@@ -121,6 +140,7 @@ set(LS_SOURCES
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
   dist/comm/wait.c
+  dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/json_scan.c
@@ -136,11 +156,15 @@ set(LS_SOURCES
 set(LS_CLI_SOURCES
   cli/args.c
   cli/cmd_bench.c
+  cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_run.c
   cli/cmd_train.c
+  cli/collective_bench.c
+  cli/collective_compare.c
   cli/compare.c
   cli/compute.c
   cli/config.c

@@ -69,6 +69,9 @@ LS_MUST_CHECK ls_status ls__form_transport(ls_forming *f, const ls_contact *all,
  * first. */
 void ls__endpoint_release(ls_endpoint *home);
 
+/* The host, as far as memory can be shared; also in the rendezvous. */
+void ls__identity(char *identity, size_t size);
+
 /* A communicator over t (taken, in failure too), with a reference of its own to home. */
 LS_MUST_CHECK ls_status ls__comm_new(ls_endpoint *home, uint64_t id, const int *members,
                                      ls_transport *t, ls_comm **comm);

@@ -23,9 +23,8 @@
 
 /* ---- who this rank is ---- */
 
-/* The host, as far as memory can be shared: the boot and the user namespace's view do not
- * matter to a memfd. */
-static void find_identity(char *identity, size_t size)
+/* The boot: the user namespace's view does not matter to a memfd. */
+void ls__identity(char *identity, size_t size)
 {
     char  boot[64] = "";
     FILE *file     = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -61,7 +60,7 @@ static ls_hello introduce(const ls_join_opts *o)
     if (o->identity)
         snprintf(h.identity, sizeof h.identity, "%s", o->identity);
     else
-        find_identity(h.identity, sizeof h.identity);
+        ls__identity(h.identity, sizeof h.identity);
     snprintf(h.config, sizeof h.config, "backend %s, algorithm %s, %s",
              o->backend ? o->backend : "auto", ls_algorithm_name(o->algorithm),
              o->fast ? "fast" : "lockstep");
@@ -218,6 +217,8 @@ void ls__endpoint_release(ls_endpoint *home)
         home->space->ops->close(home->space);
     if (home->log)
         fclose(home->log);
+    if (home->opts.board_taken)
+        ls_board_free(home->opts.board);
     free(home->is_local);
     free(home->own_recorder);
     free(home);
@@ -266,10 +267,12 @@ static ls_status new_endpoint(const ls_join_opts *o, ls_endpoint **out)
     else
         home->recorder = home->own_recorder = ls_calloc(1, sizeof *home->own_recorder);
     ls_status status = home->is_local && home->recorder ? LS_OK : LS_ENOMEM;
-    if (status)
+    if (status) {
+        home->opts.board_taken = false; /* the caller's, until this has worked */
         ls__endpoint_release(home);
-    else
+    } else {
         *out = home;
+    }
     return status;
 }
 
@@ -433,6 +436,8 @@ ls_status ls_join(const ls_join_opts *opts, ls_comm **world)
         status = new_endpoint(&o, &home);
     if (status) {
         close_sockets(&o);
+        if (o.board_taken && !home)
+            ls_board_free(o.board);
         return status;
     }
     if (!backend_is(&o, "mpi"))

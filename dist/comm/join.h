@@ -19,7 +19,8 @@ typedef struct {
     int rank, world;
     const int
         *control; /* [world] connected stream sockets, Unix or TCP; own entry ignored; taken */
-    ls_board    *board;   /* the job's, borrowed until the world is freed; NULL: none */
+    ls_board    *board;       /* the job's, borrowed until the world is freed; NULL: none */
+    bool         board_taken; /* it is freed with the world, in failure too */
     const char  *backend; /* "auto" (NULL): shm where memory is shared, else tcp; "shm", "tcp";
                              "threads": ranks are  threads of this process */
     ls_algorithm algorithm; /* forced for all operations that have it; AUTO chooses */

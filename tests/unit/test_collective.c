@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "core/clock.h"
+#include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
 
 static const int64_t counts[] = {0, 1, 3, 7, 1000, 4099, 70001};
@@ -671,19 +672,24 @@ static void run(const char *backend, int n, ls_algorithm algorithm, ranks_body b
         printf("%6.2f s  %s\n", (double)(ls_now_ns() - start) * 1e-9, name);
 }
 
-/* Under mpirun: this process is one rank of each world in turn. */
-static int run_under_mpi(void)
+/*
+ * Under a launcher: this process is one rank of each world in turn.  backend NULL: whichever
+ * the environment makes best.
+ */
+static int run_under_launcher(const char *backend, bool thin)
 {
     for (int a = 0; a < LS_RING; a++) {
-        ls_comm     *world  = NULL;
-        ls_join_opts opts   = {.backend = "mpi", .algorithm = (ls_algorithm)a, .timeout_s = 30};
-        ls_status    status = ls_join(&opts, &world);
+        ls_comm     *world = NULL;
+        ls_join_opts opts = {.backend = backend, .algorithm = (ls_algorithm)a, .timeout_s = 30};
+        ls_status    status = ls_world_join(&opts, NULL, &world);
         if (status == LS_ECONFIG && a == LS_HALVING)
             continue; /* not a power of two */
         if (!CHECK_OK(status))
             break;
         TEST_ROW(ls_algorithm_name((ls_algorithm)a));
-        table t = {ls_comm_size(world) > 3};
+        if (a == 0 && ls_comm_rank(world) == 0)
+            printf("%d ranks over %s\n", ls_comm_size(world), ls_comm_transport(world));
+        table t = {thin || ls_comm_size(world) > 3};
         everything(world, &t);
         if (ls_comm_size(world) > 1)
             pairs(world, NULL);
@@ -694,7 +700,7 @@ static int run_under_mpi(void)
         ls_comm_free(world);
     }
     ls_mpi_end();
-    return test_summary("collective over MPI");
+    return test_summary(backend ? "collective over MPI" : "collective by the environment");
 }
 
 int main(int argc, char **argv)
@@ -703,7 +709,9 @@ int main(int argc, char **argv)
     const char              *only       = argc > 1 ? argv[1] : NULL;
 
     if (only && !strcmp(only, "mpi"))
-        return run_under_mpi();
+        return run_under_launcher("mpi", false);
+    if (only && !strcmp(only, "env"))
+        return run_under_launcher(NULL, argc > 2 && !strcmp(argv[2], "thin"));
     for (int b = 0; b < 4; b++) {
         const char *backend = backends[b];
         if (only && strcmp(only, backend))
