@@ -403,9 +403,10 @@ static bool run_all(ranks_job *job, const sigset_t *mask)
     for (int r = 0; r < job->n && ok; r++)
         ok = start_rank(&job->ranks[r], mask);
     if (ok && job->opts->meanwhile) {
-        job->busy = true;
+        job->busy = true; /* until the helper, which may be done at once, says otherwise */
         ok = helped = !pthread_create(&helper, NULL, meanwhile_thread, job);
-        job->busy   = helped;
+        if (!helped)
+            job->busy = false;
     }
     if (!ok)
         kill_all(job);

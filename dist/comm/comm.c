@@ -135,6 +135,15 @@ static ls_algorithm forced(const ls_comm *comm)
     return ls_algorithm_fits(asked, comm->size) ? asked : LS_AUTO;
 }
 
+ls_status ls__comm_give_up(ls_comm *comm, ls_status status, const char *what)
+{
+    char text[LS_GUARD_TEXT];
+
+    snprintf(text, sizeof text, "rank %d: %s: %s", comm->rank, what, ls_error_message());
+    (void)ls_guard_fail(comm->guard, status, text);
+    return ls_fail(status, "%s", text);
+}
+
 static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
                               ls_comm_counters *did)
 {
@@ -296,7 +305,7 @@ static ls_status enqueue(ls_comm *comm, const ls_call *call, ls_collective kind,
         status = LS_ENOMEM;
     }
     pthread_mutex_unlock(&comm->lock);
-    return status;
+    return status ? ls__comm_give_up(comm, status, ls_collective_name(kind)) : LS_OK;
 }
 
 ls_status ls_comm_start(ls_comm *comm, const ls_call *call, ls_work **work)

@@ -52,6 +52,10 @@ LS_MUST_CHECK ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_c
 ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
                            ls_record *record);
 
+/* For a failure of this rank alone, with its message, while others wait for it in an operation
+ * of the group: fails the group.  Returns status. */
+ls_status ls__comm_give_up(ls_comm *comm, ls_status status, const char *what);
+
 /* Is this a child of fork(), whose copy of the group is its parent's business? */
 bool ls__comm_is_child(const ls_comm *comm);
 

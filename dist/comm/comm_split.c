@@ -3,7 +3,8 @@
  *
  * Two rounds of the old group: who goes where (colour, key), then how the members of each
  * new group reach each other (contacts).  A member that could not make what it needs says so in
- * its contact, and all of its new group fail together; the old group stays sound.
+ * its contact, and all of its new group fail together; the old group stays sound.  Without
+ * memory before or after that, a rank fails both groups: others may count on it in either.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,17 @@ static ls_status second_round(ls_comm *comm, split *s, ls_forming *f, bool joins
     return status;
 }
 
+/* The others may have made the new group, and be in it. */
+static ls_status give_up(ls_comm *comm, const ls_forming *f, ls_status status)
+{
+    status          = ls__comm_give_up(comm, status, "split");
+    ls_guard *guard = ls_guard_new(comm->home->control, f->id, f->members, f->size, NULL, NULL);
+    if (guard)
+        (void)ls_guard_fail(guard, status, ls_error_message());
+    ls_guard_free(guard);
+    return status;
+}
+
 static ls_status make_group(ls_comm *comm, split *s, int colour, ls_comm **group)
 {
     bool          joins = colour >= 0;
@@ -118,7 +130,9 @@ static ls_status make_group(ls_comm *comm, split *s, int colour, ls_comm **group
     if (status || !joins)
         return status;
     status = ls__form_transport(&f, s->ours, ls_now_ns() + comm->home->policy.timeout_ns, &t);
-    return status ? status : ls__comm_new(comm->home, f.id, s->members, t, group);
+    if (!status)
+        status = ls__comm_new(comm->home, f.id, s->members, t, group);
+    return status ? give_up(comm, &f, status) : LS_OK;
 }
 
 ls_status ls_comm_split(ls_comm *comm, int colour, int key, ls_comm **group)
@@ -133,7 +147,7 @@ ls_status ls_comm_split(ls_comm *comm, int colour, int key, ls_comm **group)
 
     *group = NULL;
     if (!status && (!s.choices || !s.contacts || !s.ours || !s.members))
-        status = LS_ENOMEM;
+        status = ls__comm_give_up(comm, LS_ENOMEM, "split");
     if (!status)
         status = show_all(comm, &mine, s.choices, sizeof mine);
     if (!status) {

@@ -262,6 +262,11 @@ const char *ls_control_address(const ls_control *control, int peer, char text[64
     return text;
 }
 
+int ls_control_socket(const ls_control *control, int peer)
+{
+    return control->peer[peer].fd;
+}
+
 int ls_control_rank(const ls_control *control)
 {
     return control->rank;

@@ -68,6 +68,9 @@ const ls_hello *ls_control_peer(const ls_control *control, int rank);
 /* The local address of the connection to a peer: numeric TCP, or "" for a Unix socket. */
 const char     *ls_control_address(const ls_control *control, int peer, char text[64]);
 
+/* Its socket, to see the end of it, not to read from it; -1: own entry. */
+int ls_control_socket(const ls_control *control, int peer);
+
 int ls_control_rank(const ls_control *control);
 int ls_control_world(const ls_control *control);
 

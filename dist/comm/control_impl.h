@@ -30,6 +30,7 @@ typedef enum {
     LS__ASK,    /* where are you?  number */
     LS__ANSWER, /* number, entered, left */
     LS__GOODBYE,
+    LS__CLAIM, /* the sender's group should fail: status, text; the receiver decides */
     LS__FRAME_KINDS
 } ls__frame_kind;
 
@@ -156,6 +157,9 @@ void ls__death_told(ls_control *c, int rank, const char *text);
 int  ls__guard_index(const ls_guard *g, int rank);
 /* Fails it without telling members; false when it had failed. */
 bool ls__guard_adopt(ls_guard *g, ls_status status, const char *text);
+/* Fails it and tells all members, or tells the one that claims a failure why it had failed;
+ * false when it had. */
+bool ls__guard_claimed(ls_guard *g, int from, ls_status status, const char *text);
 void ls__guard_answer(ls_guard *g, int from, const ls__frame *frame);
 /* The operation in which the group is; false when in none. */
 bool ls__guard_now(const ls_guard *g, ls_descriptor *what);

@@ -35,6 +35,7 @@ static void keep(ls_control *c, int from, const ls__frame *f)
     ls__text_copy(k->text, f->text);
 }
 
+/* Also a claim, which this rank is to decide: see Note [one text]. */
 static void on_notice(ls_control *c, int from, const ls__frame *f)
 {
     bool any = false;
@@ -43,6 +44,8 @@ static void on_notice(ls_control *c, int from, const ls__frame *f)
     ls_guard *g = find(c, f->group);
     if (!g)
         keep(c, from, f);
+    else if (ls__guard_index(g, from) >= 0 && f->kind == LS__CLAIM)
+        any = ls__guard_claimed(g, from, (ls_status)f->status, f->text);
     else if (ls__guard_index(g, from) >= 0)
         any = ls__guard_adopt(g, (ls_status)f->status, f->text);
     pthread_mutex_unlock(&c->lock);
@@ -104,7 +107,7 @@ static bool makes_sense(const ls_control *c, const ls__frame *f)
 {
     if (f->magic != LS__FRAME_MAGIC || f->kind >= LS__FRAME_KINDS)
         return false;
-    if (f->kind == LS__NOTICE)
+    if (f->kind == LS__NOTICE || f->kind == LS__CLAIM)
         return f->status > LS_OK && f->status < LS_STATUS_COUNT;
     return f->kind != LS__DEATH || (f->culprit >= 0 && f->culprit < c->world);
 }
@@ -113,6 +116,7 @@ static void act(ls_control *c, int from, const ls__frame *f)
 {
     switch ((ls__frame_kind)f->kind) {
     case LS__NOTICE:
+    case LS__CLAIM:
         on_notice(c, from, f);
         break;
     case LS__DEATH:

@@ -110,8 +110,9 @@ static ls_status form_tcp(ls_forming *f, const ls_contact *all, int64_t deadline
     for (int r = 0; r < f->size; r++) {
         memcpy(peers[r].address, all[r].address, sizeof peers[r].address);
         memcpy(peers[r].token, all[r].token, sizeof peers[r].token);
-        peers[r].port   = all[r].port;
-        peers[r].needed = r != f->rank && !f->home->is_local[f->members[r]];
+        peers[r].port    = all[r].port;
+        peers[r].needed  = r != f->rank && !f->home->is_local[f->members[r]];
+        peers[r].control = ls_control_socket(f->home->control, f->members[r]);
     }
     ls_tcp_listener listener = f->listener;
     f->listener.fd           = -1;

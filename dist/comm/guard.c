@@ -2,8 +2,17 @@
  * guard.c - groups that fail once, for one reason.
  *
  *     ls_guard_fail ──> told to members ──> text ──> failed ──> wake
- *                                                      ^
- *     watch thread (a notice, a death) ── text ────────┘
+ *        │                                             ^
+ *        └ claim ─> the first member decides           │
+ *                                │                     │
+ *     watch thread (a notice <───┘, a death) ── text ──┘
+ *
+ * Note [one text]
+ * Of one mistake several members find different sides in the same microsecond.  So a member
+ * that finds a failure claims it from the first one that can hear, whose watch thread decides
+ * for the first claim and tells all; only where no answer comes does the finder tell all
+ * itself.  And a member that leaves a failed group tells the reason before it says goodbye, for
+ * its goodbye may overtake what others have told.
  *
  * `failed` is the last thing written, so whoever sees it has the text.  Where the group is
  * (turn, what) is kept in two slots that take turns: a reader that finds the turn changed under
@@ -21,7 +30,7 @@
 #include "core/clock.h"
 #include "dist/comm/control_impl.h"
 
-enum { WORDS = sizeof(ls_descriptor) / sizeof(uint64_t), PATIENCE_MS = 300 };
+enum { WORDS = sizeof(ls_descriptor) / sizeof(uint64_t), PATIENCE_MS = 300, CLAIM_MS = 150 };
 
 int ls__guard_index(const ls_guard *g, int rank)
 {
@@ -120,6 +129,8 @@ out_free:
     return NULL;
 }
 
+static void tell_failure(ls_guard *g);
+
 static void delist(ls_guard *g)
 {
     *g->link = g->next;
@@ -133,6 +144,8 @@ void ls_guard_free(ls_guard *g)
         return;
     /* In a child of fork() a lock may have been held by a thread that it does not have. */
     if (g->control && ls__control_mine(g->control)) {
+        if (ls_guard_failed(g))
+            tell_failure(g);
         pthread_mutex_lock(&g->control->lock);
         delist(g);
         pthread_mutex_unlock(&g->control->lock);
@@ -173,15 +186,31 @@ static ls__frame frame_of(const ls_guard *g, ls__frame_kind kind)
     return (ls__frame){.magic = LS__FRAME_MAGIC, .kind = kind, .group = g->id};
 }
 
+static ls__frame failure_frame(const ls_guard *g, ls__frame_kind kind, ls_status status,
+                               const char *text)
+{
+    ls__frame frame = frame_of(g, kind);
+
+    frame.status = (int32_t)status;
+    ls__text_copy(frame.text, text);
+    return frame;
+}
+
+static void tell_failure(ls_guard *g)
+{
+    ls__frame notice =
+        failure_frame(g, LS__NOTICE, (ls_status)atomic_load(&g->failed), g->text);
+
+    tell(g, &notice);
+}
+
 static bool try_fail(ls_guard *g, ls_status status, const char *text)
 {
-    ls__frame notice = frame_of(g, LS__NOTICE);
+    ls__frame notice = failure_frame(g, LS__NOTICE, status, text);
 
     pthread_mutex_lock(&g->lock);
     bool first = !ls_guard_failed(g);
     if (first) {
-        notice.status = (int32_t)status;
-        ls__text_copy(notice.text, text);
         tell(g, &notice);
         set_failure(g, status, text);
     }
@@ -189,10 +218,74 @@ static bool try_fail(ls_guard *g, ls_status status, const char *text)
     return first;
 }
 
+bool ls__guard_claimed(ls_guard *g, int from, ls_status status, const char *text)
+{
+    bool first = try_fail(g, status, text);
+
+    if (first && g->wake) {
+        g->wake(g->context);
+    } else if (!first) {
+        ls__frame notice =
+            failure_frame(g, LS__NOTICE, (ls_status)atomic_load(&g->failed), g->text);
+        ls__control_send(g->control, from, &notice);
+    }
+    return first;
+}
+
+/* The world rank of the first member that can hear: it lives, and has answered when it was
+ * asked. */
+static int first_to_hear(ls_guard *g)
+{
+    ls_control *c     = g->control;
+    uint64_t    asked = atomic_load(&g->asked);
+    int         first = c->rank;
+
+    pthread_mutex_lock(&c->lock);
+    for (int i = g->size - 1; i >= 0; i--) {
+        int r = g->member[i];
+        if (r == c->rank || (!c->peer[r].died && !atomic_load(&c->peer[r].left) &&
+                             ls_guard_answered(g, i).asked >= asked))
+            first = r;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return first;
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* Until the watch thread has failed the group, if it does. */
+static void await_failure(ls_guard *g, int64_t ms)
+{
+    struct timespec end = timespec_of(ls_now_ns() + ms * 1000000);
+
+    pthread_mutex_lock(&g->lock);
+    while (!ls_guard_failed(g))
+        if (pthread_cond_timedwait(&g->changed, &g->lock, &end))
+            break;
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* See Note [one text]. */
+static void claim(ls_guard *g, ls_status status, const char *text)
+{
+    int       first = first_to_hear(g);
+    ls__frame frame = failure_frame(g, LS__CLAIM, status, text);
+
+    if (first == g->control->rank || ls_guard_failed(g))
+        return;
+    ls__control_send(g->control, first, &frame);
+    await_failure(g, CLAIM_MS);
+}
+
 ls_status ls_guard_fail(ls_guard *g, ls_status status, const char *text)
 {
     if (g->control && !ls__control_mine(g->control))
         return ls_fail(LS_ESTATE, "a child of fork() cannot use a group of its parent");
+    if (g->control && g->control->watched)
+        claim(g, status, text);
     if (try_fail(g, status, text)) {
         if (g->wake)
             g->wake(g->context);
@@ -214,22 +307,10 @@ bool ls__guard_adopt(ls_guard *g, ls_status status, const char *text)
     return first;
 }
 
-static struct timespec timespec_of(int64_t ns)
-{
-    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-}
-
 ls_status ls_guard_lost(ls_guard *g, const char *text)
 {
-    struct timespec end = timespec_of(ls_now_ns() + (int64_t)PATIENCE_MS * 1000000);
-
-    if (g->control && ls__control_mine(g->control)) {
-        pthread_mutex_lock(&g->lock);
-        while (!ls_guard_failed(g))
-            if (pthread_cond_timedwait(&g->changed, &g->lock, &end))
-                break;
-        pthread_mutex_unlock(&g->lock);
-    }
+    if (g->control && ls__control_mine(g->control))
+        await_failure(g, PATIENCE_MS);
     return ls_guard_fail(g, LS_EPEER, text);
 }
 

@@ -10,7 +10,8 @@
  * GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and LOCKSTEP_RUN_ID,
  * LOCKSTEP_RESTART (0, then one more for every start), LOCKSTEP_SECRET (as exported, else
  * random), LOCKSTEP_BOARD_FD (board.h), and for rank 0 LOCKSTEP_LISTEN_FD, a socket that
- * listens on MASTER_ADDR:MASTER_PORT already, so that nobody can take the port.  What other
+ * listens on MASTER_ADDR:LOCKSTEP_PORT already, so that nobody can take the port.  MASTER_PORT
+ * is left to the program: PyTorch's store may listen there.  What other
  * launchers say of ranks (OMPI_*, PMI*, SLURM_PROCID and its like, TORCHELASTIC_*) is taken
  * away; everything else stays.
  *
@@ -23,12 +24,14 @@
  * stdin.  Rank 0 of node 0 inherits it, the others have /dev/null.  From a terminal the
  * launcher reads and passes on, as the ranks are background jobs to it.
  *
- * Ends.  The first rank that fails (status not 0, or a signal) ends the job: SIGTERM to every
- * group, SIGKILL after 2 s.  A rank that exits 0 leaves the others running.  What a rank left
- * behind in its process group is ended in the same way when all ranks have ended.  SIGINT,
- * SIGTERM and SIGHUP are passed on once, and the ranks have the time they want; the second
- * SIGINT or SIGTERM (more than 20 ms later) kills at once.  SIGUSR1, SIGUSR2, SIGTSTP and
- * SIGCONT are passed on.  SIGHUP and SIGTSTP that were ignored stay so.
+ * Ends.  The first rank that fails (status not 0, or a signal) ends the job: after 0.25 s, in
+ * which the others may notice and say so, SIGTERM to every group, SIGKILL 2 s later.  A rank
+ * that exits 0 leaves the others running.  What a rank left behind in its process group is
+ * ended in the same way when all ranks have ended.  SIGINT, SIGTERM and SIGHUP are passed on
+ * once, and the ranks have the time they want; the second SIGINT or SIGTERM (more than 20 ms
+ * later) kills at once.  After such a signal what the ranks left behind has 30 s.  SIGUSR1,
+ * SIGUSR2, SIGTSTP and SIGCONT are passed on; SIGHUP and SIGTSTP that the caller ignored stay
+ * so.
  *
  * Ranks die with the launcher, however that died; a guardian process kills their groups.  It
  * is no child of the launcher.  Only a process that left its rank's group (setsid) lives on.

@@ -255,6 +255,8 @@ static const char *launcher_of(int chosen)
 {
     if (chosen != PLAIN)
         return dialects[chosen].launcher;
+    if (get("LOCKSTEP_RESTART")) /* which users do not set; torchrun may be further out */
+        return "lockstep";
     if (get("TORCHELASTIC_RUN_ID"))
         return "torchrun";
     return get("LOCKSTEP_RUN_ID") ? "lockstep" : dialects[PLAIN].launcher;
@@ -330,7 +332,8 @@ static ls_status read_master(ls_launch_env *env)
         memmove(env->master, env->master + 1, n - 2);
         env->master[n - 2] = '\0';
     }
-    return read_number("MASTER_PORT", 1, 65535, &env->port);
+    ls_status status = read_number("MASTER_PORT", 1, 65535, &env->port);
+    return status ? status : read_number("LOCKSTEP_PORT", 1, 65535, &env->port);
 }
 
 ls_status ls_launch_env_read(ls_launch_env *env)

@@ -22,46 +22,6 @@
 #include "core/strbuf.h"
 #include "dist/comm/launch.h"
 
-/* ---- launch_output.c ---- */
-
-/* The launcher's stdout or stderr: what waits to be written. */
-typedef struct {
-    int       fd;
-    ls_strbuf pending;
-    size_t    sent;  /* bytes of pending that are out */
-    int       error; /* errno that ended it; 0: none.  Text is thrown away then. */
-} ls__sink;
-
-void ls__sink_add(ls__sink *s, const char *bytes, size_t n);
-void ls__sink_flush(ls__sink *s); /* as much as goes without waiting */
-bool ls__sink_busy(const ls__sink *s);
-bool ls__sink_full(const ls__sink *s); /* no more should be read for it now */
-void ls__sink_free(ls__sink *s);
-
-/* The stdout or stderr of a rank: the pipe's end, and the line that is not whole yet. */
-typedef struct {
-    int       fd; /* -1: ended */
-    char      prefix[16];
-    ls_strbuf held;
-    ls__sink *to;
-} ls__stream;
-
-/* Reads once; closes at the end of the pipe.  False where there was nothing to read. */
-bool ls__stream_read(ls__stream *s);
-void ls__stream_close(ls__stream *s); /* completes the last line */
-
-/* ---- launch_input.c ---- */
-
-typedef struct {
-    int    from, to; /* terminal, pipe to rank 0; to -1: nothing is passed on */
-    char   data[4096];
-    size_t used, sent;
-} ls__input;
-
-struct pollfd ls__input_poll(const ls__input *in);
-void          ls__input_move(ls__input *in, short events);
-void          ls__input_close(ls__input *in);
-
 /* ---- launch_signals.c ---- */
 
 enum { LS__SIGNALS = 8 };
@@ -79,6 +39,59 @@ void                    ls__signals_end(ls__signals *s);
 
 /* In a child, between fork and exec, with all signals blocked: as they were, stops default. */
 void ls__signals_reset(const ls__signals *s);
+
+/* ---- launch_output.c ---- */
+
+/* The launcher's stdout or stderr: what waits to be written. */
+typedef struct {
+    int       fd;
+    ls_strbuf pending;
+    size_t    sent;  /* bytes of pending that are out */
+    int       error; /* errno that ended it; 0: none.  Text is thrown away then. */
+} ls__sink;
+
+void          ls__sink_add(ls__sink *s, const char *bytes, size_t n);
+void          ls__sink_flush(ls__sink *s); /* as much as goes without waiting */
+bool          ls__sink_busy(const ls__sink *s);
+struct pollfd ls__sink_poll(const ls__sink *s); /* for room, while it is busy */
+bool          ls__sink_full(const ls__sink *s); /* no more should be read for it now */
+void          ls__sink_free(ls__sink *s);
+
+/* The stdout or stderr of a rank: the pipe's end, and the line that is not whole yet. */
+typedef struct {
+    int       fd; /* -1: ended */
+    char      prefix[16];
+    ls_strbuf held;
+    ls__sink *to;
+} ls__stream;
+
+/* Reads once; closes at the end of the pipe.  False where there was nothing to read. */
+bool ls__stream_read(ls__stream *s);
+void ls__stream_close(ls__stream *s); /* completes the last line */
+
+/* Where the lines go, the same for all attempts. */
+typedef struct {
+    ls__sink  sinks[2]; /* stdout, stderr; one alone where both are the same file */
+    ls__sink *out, *err;
+} ls__outputs;
+
+/* A line of the launcher's own. */
+void ls__say(ls__sink *to, const char *fmt, ...) LS_PRINTF(2, 3);
+
+/* Writes all that is pending; a stop signal gives it up.  The signal, or 0. */
+int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals);
+
+/* ---- launch_input.c ---- */
+
+typedef struct {
+    int    from, to; /* terminal, pipe to rank 0; to -1: nothing is passed on */
+    char   data[4096];
+    size_t used, sent;
+} ls__input;
+
+struct pollfd ls__input_poll(const ls__input *in);
+void          ls__input_move(ls__input *in, short events);
+void          ls__input_close(ls__input *in);
 
 /* ---- launch_guard.c ---- */
 
@@ -113,6 +126,9 @@ LS_MUST_CHECK ls_status ls__address_parse(const char *text, ls__address *address
  */
 LS_MUST_CHECK ls_status ls__listen(ls__address *address, int *fd);
 
+/* A free port of loopback, kept free as long as fd is open.  EIO. */
+LS_MUST_CHECK ls_status ls__reserve(int *port, int *fd);
+
 /* ---- launch_start.c ---- */
 
 /* What all ranks of an attempt share. */
@@ -121,10 +137,11 @@ typedef struct {
     const char           *path; /* of the program */
     int                   n;    /* ranks on this host now */
     int                   restart;
-    ls__address           master;
+    ls__address           master;        /* where our own ranks meet */
+    int                   programs_port; /* MASTER_PORT: nobody listens there yet */
     char                  run_id[128];
     const char           *secret;
-    int                   listen_fd, board_fd, trouble_fd, guard;
+    int                   listen_fd, reserved_fd, board_fd, trouble_fd, guard;
     const ls__signals    *signals;
     struct rlimit         files; /* the ranks' limit */
 } ls__place;
@@ -157,12 +174,6 @@ typedef struct {
     int   stopped; /* the signal that was passed on, or killed it all; 0: none */
 } ls__outcome;
 
-/* Where the lines go, the same for all attempts. */
-typedef struct {
-    ls__sink  sinks[2]; /* stdout, stderr; one alone where both are the same file */
-    ls__sink *out, *err;
-} ls__outputs;
-
 /* One attempt, with signals caught and the guardian there. */
 LS_MUST_CHECK ls_status ls__attempt(ls__place *place, ls__outputs *outputs,
                                     ls__outcome *outcome);
@@ -172,11 +183,5 @@ int ls__exit_status(int wait_status);
 
 /* "rank 2 (pid 123) was killed by signal 9 (Killed)" */
 void ls__outcome_text(const ls__outcome *o, char *text, size_t size);
-
-/* A line of the launcher's own. */
-void ls__say(ls__sink *to, const char *fmt, ...) LS_PRINTF(2, 3);
-
-/* Writes all that is pending; a stop signal gives it up.  The signal, or 0. */
-int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals);
 
 #endif

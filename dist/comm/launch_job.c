@@ -2,9 +2,12 @@
 /*
  * launch_job.c - one attempt: starts the ranks, and one loop until the last of them has ended.
  *
- *                first failure             2 s
- *     RUNNING ───────────────────> ENDING ─────> KILLED      every group: SIGTERM, SIGKILL
- *        └──────────────── second stop signal ─────^
+ *            first failure           0.25 s            2 s
+ *     RUNNING ─────────────> HEARING ──────> ENDING ─────> KILLED    to every group: SIGTERM,
+ *        └──────────────── second stop signal ───────────────^       then SIGKILL
+ *
+ * HEARING: the other ranks notice by themselves and say what they were doing with the one that
+ * is gone; and a rank that was killed may be reaped later than one that fails because of it.
  *
  * All that happens wakes one poll(): a signal (SIGCHLD too), a rank's output, room in our own.
  *
@@ -14,7 +17,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -27,6 +29,7 @@
 #define MS INT64_C(1000000)
 
 enum {
+    HEARING_MS = 250,
     GRACE_MS   = 2000,  /* from SIGTERM to SIGKILL */
     REMAINS_MS = 30000, /* for what is left of groups after a stop signal that was passed on */
     KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL */
@@ -37,7 +40,7 @@ enum {
     RECORDS      = 10
 };
 
-typedef enum { RUNNING, ENDING, KILLED } stage;
+typedef enum { RUNNING, HEARING, ENDING, KILLED } stage;
 
 typedef struct {
     pid_t      pid;          /* 0: not started */
@@ -77,18 +80,6 @@ void ls__outcome_text(const ls__outcome *o, char *text, size_t size)
     else
         snprintf(text, size, "rank %d (pid %ld) exited with status %d", o->rank, (long)o->pid,
                  WEXITSTATUS(o->how));
-}
-
-void ls__say(ls__sink *to, const char *fmt, ...)
-{
-    char    line[1024];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    ls__sink_add(to, line, strlen(line));
-    ls__sink_add(to, "\n", 1);
 }
 
 static int world_rank(const job *j, int i)
@@ -181,7 +172,8 @@ static void note_end(job *j, int i, int how)
         j->outcome->status = 128 + j->outcome->stopped;
 }
 
-/* The first failure ends the job. */
+/* The first failure ends the job; one that was killed is rather the cause than one that left.
+ */
 static void fail(job *j, int i, int how)
 {
     ls__outcome *o = j->outcome;
@@ -191,27 +183,31 @@ static void fail(job *j, int i, int how)
     o->how       = how;
     o->status    = o->stopped ? 128 + o->stopped : ls__exit_status(how);
     j->failed_at = ls_now_ns();
-    end_groups(j);
+    if (j->stage == RUNNING)
+        enter(j, HEARING, HEARING_MS);
 }
 
-/* Of several that ended at once one that was killed is rather the cause. */
+static bool is_cause(const job *j, int how)
+{
+    const ls__outcome *o = j->outcome;
+
+    if (!has_failed(j, how) || j->stage > HEARING)
+        return false;
+    return o->rank < 0 || (WIFSIGNALED(how) && !WIFSIGNALED(o->how));
+}
+
 static void reap(job *j)
 {
-    int first = -1, first_how = 0, how = 0;
+    int how = 0;
 
     for (int i = 0; i < j->place->n; i++) {
         rank_state *r = &j->ranks[i];
         if (r->pid <= 0 || r->ended || waitpid(r->pid, &how, WNOHANG) != r->pid)
             continue;
         note_end(j, i, how);
-        if (has_failed(j, how) &&
-            (first < 0 || (WIFSIGNALED(how) && !WIFSIGNALED(first_how)))) {
-            first     = i;
-            first_how = how;
-        }
+        if (is_cause(j, how))
+            fail(j, i, how);
     }
-    if (first >= 0 && j->outcome->rank < 0 && j->stage == RUNNING)
-        fail(j, first, first_how);
 }
 
 /* ---- signals ---- */
@@ -265,11 +261,6 @@ static void read_signals(job *j)
 
 /* ---- the loop ---- */
 
-static struct pollfd poll_sink(const ls__sink *s)
-{
-    return (struct pollfd){.fd = ls__sink_busy(s) ? s->fd : -1, .events = POLLOUT};
-}
-
 static struct pollfd poll_stream(const ls__stream *s)
 {
     return (struct pollfd){.fd = ls__sink_full(s->to) ? -1 : s->fd, .events = POLLIN};
@@ -284,8 +275,8 @@ static void wait_for_something(job *j, int groups)
                                                                               : -1;
 
     p[POLL_SIGNALS]   = (struct pollfd){.fd = j->place->signals->pipe[0], .events = POLLIN};
-    p[POLL_SINKS]     = poll_sink(&j->outputs->sinks[0]);
-    p[POLL_SINKS + 1] = poll_sink(&j->outputs->sinks[1]);
+    p[POLL_SINKS]     = ls__sink_poll(&j->outputs->sinks[0]);
+    p[POLL_SINKS + 1] = ls__sink_poll(&j->outputs->sinks[1]);
     p[POLL_INPUT]     = ls__input_poll(&j->input);
     for (int i = 0; i < n; i++) {
         p[POLL_RANKS + 2 * i]     = poll_stream(&j->ranks[i].out);
@@ -311,13 +302,23 @@ static void move_output(job *j)
 /* All ranks have ended, but their groups have not. */
 static void on_remains(job *j)
 {
-    if (j->stage != RUNNING || j->remains)
+    if (j->stage > HEARING || j->remains)
         return;
     j->remains = true;
     if (j->outcome->stopped)
         enter(j, ENDING, REMAINS_MS); /* they were sent the signal as well */
     else
         end_groups(j);
+}
+
+static void on_time(job *j)
+{
+    if (j->stage == RUNNING || ls_now_ns() < j->deadline)
+        return;
+    if (j->stage == HEARING)
+        end_groups(j);
+    else if (j->stage == ENDING)
+        kill_groups(j);
 }
 
 static void run(job *j)
@@ -331,8 +332,7 @@ static void run(job *j)
         groups = look_at_groups(j);
         if (!j->alive && groups)
             on_remains(j);
-        if (j->stage == ENDING && ls_now_ns() >= j->deadline)
-            kill_groups(j);
+        on_time(j);
         ls__input_move(&j->input, j->polls[POLL_INPUT].revents);
         move_output(j);
     }
@@ -448,6 +448,18 @@ static void print_records(job *j)
     free(text);
 }
 
+/*
+ * MASTER_PORT is for what the ranks' program opens itself, PyTorch's store for instance; our
+ * own ranks meet at another port.  All nodes must know it, so with several it is the next one.
+ */
+static ls_status find_programs_port(ls__place *p)
+{
+    if (!p->opts->rendezvous)
+        return ls__reserve(&p->programs_port, &p->reserved_fd);
+    p->programs_port = p->master.port < 65535 ? p->master.port + 1 : p->master.port - 1;
+    return LS_OK;
+}
+
 static ls_status prepare(job *j)
 {
     ls__place *p     = j->place;
@@ -471,7 +483,7 @@ static ls_status prepare(job *j)
         p->board_fd = ls_board_fd(j->board);
     if (!status && p->opts->node == 0)
         status = ls__listen(&p->master, &p->listen_fd);
-    return status;
+    return status ? status : find_programs_port(p);
 }
 
 static void clear(job *j)
@@ -484,6 +496,7 @@ static void clear(job *j)
     close_fd(&j->trouble[0]);
     close_fd(&j->trouble[1]);
     close_fd(&j->place->listen_fd);
+    close_fd(&j->place->reserved_fd);
     ls_board_free(j->board);
     free(j->ranks);
     free(j->groups);
@@ -500,8 +513,8 @@ ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outco
     ls_status status;
 
     *outcome         = (ls__outcome){.rank = -1};
-    place->listen_fd = place->board_fd = -1;
-    status                             = prepare(&j);
+    place->listen_fd = place->reserved_fd = place->board_fd = -1;
+    status                                                  = prepare(&j);
     if (!status) {
         status = start_all(&j);
         if (status)
@@ -517,26 +530,4 @@ ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outco
     }
     clear(&j);
     return status;
-}
-
-int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals)
-{
-    unsigned char number;
-
-    while (true) {
-        ls__sink_flush(&outputs->sinks[0]);
-        ls__sink_flush(&outputs->sinks[1]);
-        if (!ls__sink_busy(&outputs->sinks[0]) && !ls__sink_busy(&outputs->sinks[1]))
-            return 0;
-        struct pollfd p[] = {poll_sink(&outputs->sinks[0]),
-                             poll_sink(&outputs->sinks[1]),
-                             {.fd = signals->pipe[0], .events = POLLIN}};
-        poll(p, 3, -1);
-        while (read(signals->pipe[0], &number, 1) == 1) {
-            if (number == SIGINT || number == SIGTERM || number == SIGHUP)
-                return number;
-            if (number == SIGTSTP)
-                kill(getpid(), SIGSTOP);
-        }
-    }
 }

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,6 +94,11 @@ void ls__sink_flush(ls__sink *s)
     }
 }
 
+struct pollfd ls__sink_poll(const ls__sink *s)
+{
+    return (struct pollfd){.fd = ls__sink_busy(s) ? s->fd : -1, .events = POLLOUT};
+}
+
 void ls__sink_free(ls__sink *s)
 {
     ls_strbuf_free(&s->pending);
@@ -155,4 +161,38 @@ void ls__stream_close(ls__stream *s)
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
+}
+
+void ls__say(ls__sink *to, const char *fmt, ...)
+{
+    char    line[1024];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    ls__sink_add(to, line, strlen(line));
+    ls__sink_add(to, "\n", 1);
+}
+
+int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals)
+{
+    unsigned char number;
+
+    while (true) {
+        ls__sink_flush(&outputs->sinks[0]);
+        ls__sink_flush(&outputs->sinks[1]);
+        if (!ls__sink_busy(&outputs->sinks[0]) && !ls__sink_busy(&outputs->sinks[1]))
+            return 0;
+        struct pollfd p[] = {ls__sink_poll(&outputs->sinks[0]),
+                             ls__sink_poll(&outputs->sinks[1]),
+                             {.fd = signals->pipe[0], .events = POLLIN}};
+        poll(p, 3, -1);
+        while (read(signals->pipe[0], &number, 1) == 1) {
+            if (number == SIGINT || number == SIGTERM || number == SIGHUP)
+                return number;
+            if (number == SIGTSTP)
+                kill(getpid(), SIGSTOP);
+        }
+    }
 }

@@ -112,3 +112,25 @@ ls_status ls__listen(ls__address *address, int *fd)
         address->port = port_of(*fd);
     return status;
 }
+
+/*
+ * Bound, so that the system gives it to nobody else, but not listening: who binds to it by name
+ * with SO_REUSEADDR, as stores do, gets it.
+ */
+ls_status ls__reserve(int *port, int *fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int                on = 1;
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd >= 0 && !setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        !bind(*fd, (struct sockaddr *)&at, sizeof at)) {
+        *port = port_of(*fd);
+        return LS_OK;
+    }
+    ls_status status = ls_fail(LS_EIO, "run: no free port on loopback: %s", strerror(errno));
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return status;
+}

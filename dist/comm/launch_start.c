@@ -90,6 +90,7 @@ static const char *const replaced[] = {"RANK",
                                        "GROUP_WORLD_SIZE",
                                        "MASTER_ADDR",
                                        "MASTER_PORT",
+                                       "LOCKSTEP_PORT",
                                        "LOCKSTEP_RUN_ID",
                                        "LOCKSTEP_RESTART",
                                        "LOCKSTEP_SECRET",
@@ -179,7 +180,8 @@ static ls_status environment_of(environment *e, const ls__place *p, int i)
     set(e, ls_sprintf("GROUP_RANK=%d", p->opts->node));
     set(e, ls_sprintf("GROUP_WORLD_SIZE=%d", nodes));
     set(e, ls_sprintf("MASTER_ADDR=%s", p->master.host));
-    set(e, ls_sprintf("MASTER_PORT=%d", p->master.port));
+    set(e, ls_sprintf("MASTER_PORT=%d", p->programs_port));
+    set(e, ls_sprintf("LOCKSTEP_PORT=%d", p->master.port));
     set(e, ls_sprintf("LOCKSTEP_RUN_ID=%s", p->run_id));
     set(e, ls_sprintf("LOCKSTEP_RESTART=%d", p->restart));
     set(e, ls_sprintf("LOCKSTEP_SECRET=%s", p->secret));

@@ -24,9 +24,9 @@ typedef struct {
     int         rank, world;
     int         local_rank, local_world; /* on this host; -1: the launcher does not say */
     char        master[256];             /* MASTER_ADDR; "" where there is none */
-    int         port;                    /* MASTER_PORT; 0 where there is none */
-    char        run_id[128];             /* of the job: two jobs never meet */
-    int         restart;                 /* count of the launcher's restarts */
+    int         port;        /* LOCKSTEP_PORT, else MASTER_PORT; 0 where there is none */
+    char        run_id[128]; /* of the job: two jobs never meet */
+    int         restart;     /* count of the launcher's restarts */
     bool        store;    /* the launcher itself listens on `port`: rank 0 takes a later one */
     const char *launcher; /* "lockstep", "torchrun", "Open MPI", "MPICH", "Slurm",
                              "environment", "none" */

@@ -11,9 +11,10 @@
  *
  * One poll loop serves everything that is under way.  A stranger that sends nothing, or slowly,
  * holds one of GUESTS places for PATIENCE_NS, less when all are taken and a newcomer wants one.
- * A member that loses its place that way dials again, as after every other failure.
+ * A member that loses its place that way dials again, as after every other failure.  A member
+ * whose control connection ends is no longer waited for.
  */
-#define _GNU_SOURCE /* accept4 */
+#define _GNU_SOURCE /* accept4, POLLRDHUP */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ typedef struct {
     int64_t pause, at;  /* the next attempt: when, after what pause */
 } dial;
 
-/* polls: the listener, the guests' places, the dials by rank. */
+/* polls: the listener, the guests' places, the dials by rank, all control sockets by rank. */
 enum { LISTENER, FIRST_GUEST, FIRST_DIAL = FIRST_GUEST + GUESTS };
 
 typedef struct {
@@ -308,6 +309,11 @@ static bool wanted(const mesh *m, int rank)
     return m->group->peers[rank].needed && m->fds[rank] < 0;
 }
 
+static struct pollfd *control_of(const mesh *m, int rank)
+{
+    return &m->polls[FIRST_DIAL + m->group->rank + rank];
+}
+
 static ls_status start_dials(mesh *m, int64_t now)
 {
     for (int r = 0; r < m->group->rank; r++) {
@@ -366,6 +372,20 @@ static void watch(mesh *m, int64_t now)
         const dial *d     = &m->dials[r];
         p[FIRST_DIAL + r] = (struct pollfd){d->box.fd, d->connecting ? POLLOUT : POLLIN, 0};
     }
+    for (int r = 0; r < m->group->size; r++) {
+        int fd            = m->group->peers[r].control;
+        *control_of(m, r) = (struct pollfd){fd > 0 && wanted(m, r) ? fd : -1, POLLRDHUP, 0};
+    }
+}
+
+/* What a rank sent before its end has been served: one that is still missing does not come. */
+static ls_status check_gone(const mesh *m)
+{
+    for (int r = 0; r < m->group->size; r++)
+        if (control_of(m, r)->revents && wanted(m, r))
+            return ls_fail(LS_EPEER, "rank %d is gone before it was connected to rank %d", r,
+                           m->group->rank);
+    return LS_OK;
 }
 
 static ls_status turn(mesh *m)
@@ -378,7 +398,8 @@ static ls_status turn(mesh *m)
         return status;
     drop_late_guests(m, now);
     watch(m, now);
-    int ready = poll(p, (nfds_t)(FIRST_DIAL + m->group->rank), milliseconds_to(next_due(m)));
+    nfds_t n     = (nfds_t)(FIRST_DIAL + m->group->rank + m->group->size);
+    int    ready = poll(p, n, milliseconds_to(next_due(m)));
     if (ready < 0 && !would_block(errno))
         return ls_fail(LS_EIO, "poll: %s", strerror(errno));
     if (ready <= 0)
@@ -391,7 +412,7 @@ static ls_status turn(mesh *m)
             serve_guest(m, &m->guests[i]);
     if (p[LISTENER].revents)
         serve_listener(m);
-    return LS_OK;
+    return check_gone(m);
 }
 
 static ls_status fail_late(const mesh *m)
@@ -426,7 +447,7 @@ static ls_status open_mesh(mesh *m, const ls__tcp_group *group, int *fds)
     for (guest *v = m->guests; v < m->guests + GUESTS; v++)
         v->box.fd = -1;
     m->dials = ls_calloc(rank + 1, sizeof *m->dials);
-    m->polls = ls_calloc(FIRST_DIAL + rank, sizeof *m->polls);
+    m->polls = ls_calloc(FIRST_DIAL + rank + (size_t)group->size, sizeof *m->polls);
     if (!m->dials || !m->polls)
         return LS_ENOMEM;
     for (size_t r = 0; r < rank; r++)

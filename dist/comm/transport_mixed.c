@@ -93,7 +93,7 @@ static void mixed_sleep(ls_transport *t, int64_t ns)
     mixed *m    = (mixed *)t;
     bool   both = !m->near_done && !m->far_done;
 
-    if (!ns || !m->near_done)
+    if (!ns || !m->near_done || m->far_done) /* nothing under way: a sleep all the same */
         m->near->ops->sleep(m->near, shorter(ns, both));
     if (!ns || !m->far_done)
         m->far->ops->sleep(m->far, shorter(ns, both));

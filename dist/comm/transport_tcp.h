@@ -26,6 +26,7 @@ typedef struct {
     uint64_t token[2]; /* random, chosen by the member that listens; travels over the control
                           connections */
     bool     needed;   /* a connection is wanted; the same on both sides */
+    int      control;  /* a socket whose end is that of the rank, borrowed; 0: none */
 } ls_tcp_peer;
 
 /*
@@ -33,7 +34,7 @@ typedef struct {
  * token, and waits to be let in; strangers are dropped.  Takes the listener's socket, in
  * failure too, and closes it when all are there; its fd is -1 where no higher rank is needed.
  * peers[size]; the own entry holds this rank's token.  ETIMEOUT names the missing rank, its
- * address and the last reason.
+ * address and the last reason; EPEER the one whose control connection has ended.
  *
  * Closed in a child of fork() it lets go of the child's copies; the parent's group goes on.
  */

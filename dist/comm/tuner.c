@@ -111,7 +111,16 @@ double ls_tuner_predict(const ls_tuner *t, const ls_call *call, ls_algorithm a, 
 
 /* ---- measuring ---- */
 
-enum { PINGS = 20, PROBES = 6, PROBE_BYTES = 256 << 10, PROBE_FLOATS = PROBE_BYTES / 4 };
+enum {
+    PINGS        = 20,
+    SMALL_PROBE  = 16 << 10,
+    SMALL_PROBES = 2,
+    PROBES       = 6,
+    PROBE_BYTES  = 256 << 10,
+    PROBE_FLOATS = PROBE_BYTES / 4
+};
+
+#define LONGEST 0.02 /* seconds of all large probes */
 
 /* Seconds of one exchange of `bytes` with both neighbours on the ring, the best of n. */
 static ls_status measure(ls_operation *op, char *buffer, size_t bytes, int n, double *seconds)
@@ -133,9 +142,9 @@ static double measure_joining(char *buffer)
 {
     const void *in[2]  = {buffer, buffer + PROBE_BYTES};
     void       *out[1] = {buffer};
-    int64_t     start  = ls_now_ns();
 
     memset(buffer, 0, (size_t)2 * PROBE_BYTES);
+    int64_t start = ls_now_ns();
     ls_k_combine(&(ls_combine){.op    = LS_SUM,
                                .from  = LS_F32,
                                .to    = LS_F32,
@@ -166,30 +175,45 @@ static ls_status agree_on(ls_operation *op, ls_tuner *t)
     return status;
 }
 
+static ls_status measure_beta(ls_operation *op, char *buffer, size_t bytes, int n, ls_tuner *t)
+{
+    double    slow   = 0;
+    ls_status status = measure(op, buffer, bytes, n, &slow);
+
+    t->beta = fmax(slow - t->alpha, 0) / (double)bytes;
+    return status ? status : agree_on(op, t);
+}
+
+/* Large probes only where all ranks' small ones say that they take no time worth speaking of: a
+ * slow link is known well enough by then. */
+static ls_status measure_ways(ls_operation *op, char *buffer, ls_tuner *t)
+{
+    ls_status status = measure(op, buffer, 0, PINGS, &t->alpha);
+
+    if (!status)
+        status = measure_beta(op, buffer, SMALL_PROBE, SMALL_PROBES, t);
+    if (!status && t->beta * PROBE_BYTES * PROBES < LONGEST)
+        status = measure_beta(op, buffer, PROBE_BYTES, PROBES, t);
+    return status;
+}
+
 ls_status ls__tune(ls_operation *op)
 {
     ls_collective_state *state = op->state;
-    double               quick, slow;
 
     if (state->tuner)
         return LS_OK;
-    int64_t   sent   = op->running.transport->sent; /* what is measured is not the operation's */
-    ls_tuner *t      = ls_calloc(1, sizeof *t);
+    int64_t   sent = op->running.transport->sent; /* what is measured is not the operation's */
+    ls_tuner *t    = ls_calloc(1, sizeof *t);
     char     *buffer = ls__scratch(&state->piece, (size_t)2 * PROBE_BYTES);
     ls_tuner  mine   = {0};
     ls_status status = t && buffer ? LS_OK : LS_ENOMEM;
     if (!status)
         mine.gamma = measure_joining(buffer);
     if (!status)
-        status = measure(op, buffer, 0, PINGS, &quick);
+        status = measure_ways(op, buffer, &mine);
     if (!status)
-        status = measure(op, buffer, PROBE_BYTES, PROBES, &slow);
-    if (!status) {
-        mine.alpha = quick;
-        mine.beta  = fmax(slow - quick, 0) / PROBE_BYTES;
-        status     = agree_on(op, &mine);
-        *t         = mine;
-    }
+        *t = mine;
     op->running.transport->sent = sent;
     if (status)
         free(t);

@@ -159,6 +159,23 @@ static void warn(ls_waiter *w, int64_t now)
         run->policy->warn(run->policy->context, text);
 }
 
+/* Of members a and b (or LS_NO_PEER), one that said goodbye; else LS_NO_PEER. */
+static int who_left(const ls_running *run, int a, int b)
+{
+    if (a != LS_NO_PEER && ls_guard_member_left(run->guard, a))
+        return a;
+    return b != LS_NO_PEER && ls_guard_member_left(run->guard, b) ? b : LS_NO_PEER;
+}
+
+static void left_text(const ls_running *run, int peer, char text[LS_GUARD_TEXT])
+{
+    char who[160], what[LS_DESCRIPTOR_TEXT];
+
+    snprintf(text, LS_GUARD_TEXT, "%s left normally before %s",
+             ls_guard_member_text(run->guard, peer, who, sizeof who),
+             ls_descriptor_text(what, &run->what));
+}
+
 /*
  * A peer that said goodbye.  What it put up in memory before is seen by the next look; what it
  * sent may be on its way for longer than the goodbye, which took another connection.
@@ -166,7 +183,7 @@ static void warn(ls_waiter *w, int64_t now)
 static ls_status check_left(ls_waiter *w, int64_t now)
 {
     ls_running *run = w->running;
-    char        who[160], what[LS_DESCRIPTOR_TEXT], text[LS_GUARD_TEXT];
+    char        text[LS_GUARD_TEXT];
 
     if (w->peer == LS_NO_PEER || !ls_guard_member_left(run->guard, w->peer))
         return LS_OK;
@@ -174,9 +191,7 @@ static ls_status check_left(ls_waiter *w, int64_t now)
         w->left_since = now;
     if (now - w->left_since <= (run->transport->meet ? 0 : ON_ITS_WAY_NS))
         return LS_OK;
-    snprintf(text, sizeof text, "%s left normally before %s",
-             ls_guard_member_text(run->guard, w->peer, who, sizeof who),
-             ls_descriptor_text(what, &run->what));
+    left_text(run, w->peer, text);
     return ls_guard_fail(run->guard, LS_EPEER, text);
 }
 
@@ -274,8 +289,6 @@ static ls_status spread(ls_running *run, ls_status status)
     char text[LS_GUARD_TEXT];
 
     snprintf(text, sizeof text, "%s", ls_error_message());
-    if (status == LS_EPEER)
-        return ls_guard_lost(run->guard, text);
     return ls_guard_fail(run->guard, status, text);
 }
 
@@ -291,6 +304,29 @@ static void wait_for(ls_waiter *w, int peer)
 static int awaited(const ls_transport *t, int to, int from)
 {
     return from == LS_NO_PEER || t->received ? to : from;
+}
+
+/*
+ * A connection to a or b ended.  The goodbye is a moment behind; it settles the matter when
+ * there is nobody else whom the end may be of.
+ */
+static ls_status lost(ls_running *run, int a, int b)
+{
+    enum { LOOKS = 10 };
+    char text[LS_GUARD_TEXT];
+    int  left = LS_NO_PEER;
+
+    snprintf(text, sizeof text, "%s", ls_error_message());
+    for (int i = 0; i < LOOKS && !ls_guard_failed(run->guard); i++) {
+        left = who_left(run, a, b);
+        if (left != LS_NO_PEER)
+            break;
+        ls_sleep_ns(ANSWER_NS / 100);
+    }
+    if (left != LS_NO_PEER)
+        left_text(run, left, text);
+    bool sure = left != LS_NO_PEER && (a == LS_NO_PEER || b == LS_NO_PEER || a == b);
+    return sure ? ls_guard_fail(run->guard, LS_EPEER, text) : ls_guard_lost(run->guard, text);
 }
 
 ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
@@ -313,7 +349,7 @@ ls_status ls_exchange(ls_running *run, ls_outgoing out, ls_incoming in)
             goto out_failed; /* the group's failure already */
     }
     if (status)
-        status = spread(run, status);
+        status = status == LS_EPEER ? lost(run, in.peer, out.peer) : spread(run, status);
 out_failed:
     ls_wait_end(&w);
     return status;

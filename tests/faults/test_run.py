@@ -175,8 +175,9 @@ def test_environment(folder):
                             "LOCKSTEP_LISTEN_FD"):
                 cli.check(name not in env, f"{name} is taken away")
         cli.equal("LOCKSTEP_LISTEN_FD" in env, rank == 0, "LOCKSTEP_LISTEN_FD")
-        for name in ("LOCKSTEP_RUN_ID", "LOCKSTEP_SECRET", "MASTER_PORT", "LOCKSTEP_BOARD_FD"):
+        for name in ("LOCKSTEP_RUN_ID", "LOCKSTEP_SECRET", "MASTER_PORT", "LOCKSTEP_PORT", "LOCKSTEP_BOARD_FD"):
             cli.equal(env.get(name), seen[0].get(name), f"{name} of all ranks")
+        cli.check(env["MASTER_PORT"] != env["LOCKSTEP_PORT"], "MASTER_PORT is the program's")
     cli.equal(len(seen[0]["LOCKSTEP_SECRET"]), 64, "length of the secret")
     again = variables(run(folder, ["-n", 1], ["env"]))[0]
     for name in ("LOCKSTEP_RUN_ID", "LOCKSTEP_SECRET"):
@@ -195,17 +196,19 @@ if r == 0:
     fd = int(os.environ["LOCKSTEP_LISTEN_FD"])
     s = socket.socket(fileno=fd)
     assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    assert s.getsockname() == (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), s.getsockname()
+    assert s.getsockname() == (os.environ["MASTER_ADDR"], int(os.environ["LOCKSTEP_PORT"])), s.getsockname()
     held.discard(fd)
+    store = socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))  # the program's own
+    store.close()
     assert s.accept()[0].recv(10) == b"hello"
     s.close()
     try:
-        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["LOCKSTEP_PORT"])))
         raise SystemExit("somebody else listens too")
     except ConnectionRefusedError:
         pass
 else:
-    socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))).send(b"hello")
+    socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["LOCKSTEP_PORT"]))).send(b"hello")
 assert held - {0, 1, 2, board} == set(), held
 assert os.getpgrp() == os.getpid()
 """
@@ -426,6 +429,10 @@ ENDS = [
     ("rank 0 leaves early", 3, "test $RANK = 0 && exit 0; sleep 0.5; echo end", 0, None),
     ("early leave, later failure", 2, "test $RANK = 0 && exit 0; sleep 0.3; exit 5", 5, "rank 1 (pid {1})"),
     ("first failure counts", 3, "test $RANK = 2 && { sleep 0.3; exit 4; }; trap 'exit 9' TERM; sleep 60 & wait", 4, "rank 2 (pid {2})"),
+    ("one that was killed is the cause", 2, "test $RANK = 0 && { until test -f up-1; do sleep 0.01; done; exit 1; };"
+     "touch up-1; sleep 0.08; kill -9 $$", 137, "rank 1 (pid {1}) was killed by signal 9"),
+    ("time to say what it saw", 2, "test $RANK = 0 && { until test -f up-1; do sleep 0.01; done; exit 6; };"
+     "touch up-1; trap 'exit 7' TERM; sleep 0.1; touch said-1; sleep 60", 6, "rank 0 (pid {0}) exited with status 6"),
     ("a status above 128", 2, "test $RANK = 0 && exit 200; sleep 60", 200, "exited with status 200"),
 ]
 
@@ -441,6 +448,7 @@ def test_ends(folder):
             pids = [cli.read(folder, f"pid-{i}").decode().strip() if os.path.exists(os.path.join(folder, f"pid-{i}"))
                     else "?" for i in range(n)]
             cli.check_error(job, status, text.format(*pids))
+            cli.equal(os.path.exists(os.path.join(folder, "said-1")), "saw" in name, "what rank 1 said")
         else:
             cli.equal(job.err, "", "stderr")
     clean(folder)
@@ -640,7 +648,7 @@ def test_killed(folder):
         cli.row(f"SIGKILL of the launcher, {'later' if delay is None else f'{delay} s after its start'}")
         clean(folder)
         stubborn = "trap '' TERM INT HUP; " if i else ""
-        job = Job(folder, ["-n", 3], stubborn + "sleep 63 & echo $MASTER_PORT >ready-$RANK; sleep 64; true",
+        job = Job(folder, ["-n", 3], stubborn + "sleep 63 & echo $LOCKSTEP_PORT >ready-$RANK; sleep 64; true",
                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if delay is None:
             job.wait_ranks(3)
@@ -728,7 +736,7 @@ def test_restarts(folder):
     cli.equal((job.end(), job.err), (143, ""), "end")
     clean(folder)
     cli.row("a new port, board and run at each start")
-    job = run(folder, ["-n", 1, "--max-restarts", 2], "echo $LOCKSTEP_RUN_ID $MASTER_PORT; exit 1")
+    job = run(folder, ["-n", 1, "--max-restarts", 2], "echo $LOCKSTEP_RUN_ID $LOCKSTEP_PORT; exit 1")
     words = [line.split()[1:] for line in job.out.splitlines()]
     cli.equal((len(words), len({w[0] for w in words}), len({w[1] for w in words})), (3, 1, 3), "runs and ports")
 
@@ -745,7 +753,7 @@ MEET = """
 import os, socket
 e = os.environ
 print(e["RANK"], e["WORLD_SIZE"], e["LOCAL_RANK"], e["GROUP_RANK"], e["LOCKSTEP_RUN_ID"], e["LOCKSTEP_SECRET"], flush=True)
-at = e["MASTER_ADDR"], int(e["MASTER_PORT"])
+at = e["MASTER_ADDR"], int(e["LOCKSTEP_PORT"])
 if e["RANK"] == "0":
     s = socket.socket(fileno=int(e["LOCKSTEP_LISTEN_FD"]))
     print("met", sorted(s.accept()[0].makefile().readline().strip() for _ in range(3)))
@@ -784,7 +792,7 @@ def test_nodes(folder):
         cli.check_error(job, 1, address, "Address already in use")
         cli.equal(job.out, "", "stdout")
     cli.row("an address of somebody else: rank 0 may try itself")
-    job = run(folder, ["-n", 1, "--rdzv", "192.0.2.1:4000"], "echo $MASTER_ADDR $MASTER_PORT x$LOCKSTEP_LISTEN_FD")
+    job = run(folder, ["-n", 1, "--rdzv", "192.0.2.1:4000"], "echo $MASTER_ADDR $LOCKSTEP_PORT x$LOCKSTEP_LISTEN_FD")
     cli.equal((job.returncode, job.out), (0, "[0] 192.0.2.1 4000 x\n"), "end")
 
 

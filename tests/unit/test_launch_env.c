@@ -13,6 +13,7 @@ static const char *const known[] = {"RANK",
                                     "LOCAL_WORLD_SIZE",
                                     "MASTER_ADDR",
                                     "MASTER_PORT",
+                                    "LOCKSTEP_PORT",
                                     "TORCHELASTIC_RUN_ID",
                                     "TORCHELASTIC_RESTART_COUNT",
                                     "LOCKSTEP_RUN_ID",
@@ -79,6 +80,7 @@ static const struct {
 } good[] = {
     {"", "none", 0, 1, -1, -1, "", 0, "", 0, false},
     {"RANK= WORLD_SIZE=", "none", 0, 1, -1, -1, "", 0, "", 0, false},
+    {"MASTER_ADDR=h MASTER_PORT=5 LOCKSTEP_PORT=6", "none", 0, 1, -1, -1, "h", 6, "", 0, false},
     {"MASTER_ADDR=h MASTER_PORT=5", "none", 0, 1, -1, -1, "h", 5, "", 0, false},
     {"RANK=0 WORLD_SIZE=1", "environment", 0, 1, -1, -1, "", 0, "", 0, false},
     {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=[::1] MASTER_PORT=65535", "environment", 1, 2, -1, -1,
@@ -90,6 +92,8 @@ static const struct {
      3, false},
     {TORCH " LOCKSTEP_RUN_ID=ab TORCHELASTIC_RUN_ID=none", "torchrun", 2, 4, 0, 2, "n1", 29400,
      "ab", 0, true},
+    {TORCH " LOCKSTEP_RUN_ID=ab LOCKSTEP_RESTART=0 TORCHELASTIC_RUN_ID=none", "lockstep", 2, 4,
+     0, 2, "n1", 29400, "ab", 0, false}, /* lockstep run, started by torchrun */
     /* mpirun */
     {OMPI "OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=4242",
      "Open MPI", 3, 4, 1, 2, "", 0, "4242", 0, false},
