@@ -161,7 +161,7 @@ static ls_status make_parts(ls_ddp *d)
     d->ever       = d->any_unused + n;
     d->lacked     = d->ever + n;
     d->sink       = (ls_grad_sink){place, done, d};
-    status        = d->opts.bf16 ? make_wire(d) : LS_OK;
+    status        = d->opts.bf16 && ls_comm_size(d->comm) > 1 ? make_wire(d) : LS_OK;
     return status ? status : make_views(d);
 }
 
