@@ -173,8 +173,8 @@ ls_status ls__tune(ls_operation *op)
 
     if (state->tuner)
         return LS_OK;
-    int64_t   sent   = op->running.transport->sent; /* what is measured is not the operation's */
-    ls_tuner *t      = ls_calloc(1, sizeof *t);
+    int64_t   sent = op->running.transport->sent; /* what is measured is not the operation's */
+    ls_tuner *t    = ls_calloc(1, sizeof *t);
     char     *buffer = ls__scratch(&state->piece, (size_t)2 * PROBE_BYTES);
     ls_tuner  mine   = {0};
     ls_status status = t && buffer ? LS_OK : LS_ENOMEM;
