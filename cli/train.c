@@ -138,7 +138,7 @@ static void say_ranks(run *r)
                 ls_ranks_interleave(cfg, n)
                     ? "interleaved, so one all_reduce a bucket and micro-batch"
                     : "in blocks");
-    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16)
+    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1)
         ls_log_warning(
             r->log,
             "parallel.compress \"bf16\": gradients keep 8 bits of their 24 between "

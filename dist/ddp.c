@@ -161,7 +161,7 @@ static ls_status make_parts(ls_ddp *d)
     d->ever       = d->any_unused + n;
     d->lacked     = d->ever + n;
     d->sink       = (ls_grad_sink){place, done, d};
-    status        = d->opts.bf16 ? make_wire(d) : LS_OK;
+    status        = d->opts.bf16 && ls_comm_size(d->comm) > 1 ? make_wire(d) : LS_OK;
     return status ? status : make_views(d);
 }
 
@@ -176,6 +176,15 @@ static ls_status give_up(ls_ddp *d, ls_status own)
         (void)!ls_work_wait(d->work[k]);
     d->launched = 0;
     return ls_fail(own, "%s", text);
+}
+
+/* What all ranks have in common they know; what this one alone has, the others must hear of. */
+static ls_status give_up_alone(ls_ddp *d, ls_status status)
+{
+    bool alone =
+        status && status != LS_EMISMATCH && status != LS_EPEER && status != LS_ETIMEOUT;
+
+    return alone ? give_up(d, status) : status;
 }
 
 /* Every parameter belongs to one ls_ddp; what is trained is listed on its own. */
@@ -202,28 +211,36 @@ static void unclaim(ls_ddp *d)
             d->all[i].tensor->reducer = NULL;
 }
 
-ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
-                     const ls_ddp_opts *opts, ls_ddp **out)
+static ls_status set_up(ls_ddp *d)
 {
-    ls_ddp *d = ls_calloc(1, sizeof *d);
+    ls_status status = claim(d);
 
-    *out = NULL;
-    if (!d)
-        return LS_ENOMEM;
-    d->all           = parameters;
-    d->n_all         = n;
-    d->opts          = *opts;
-    ls_status status = ls_comm_split(comm, 0, 0, &d->comm);
-    if (!status && (status = claim(d)))
-        status = give_up(d, status);
     if (!status)
         status = ls_agree_on_list(d->comm, d->all, d->n_all);
     if (!status)
         status = ls_share_values(d->comm, d->all, d->n_all);
-    if (!status)
-        status = make_parts(d);
+    return status ? status : make_parts(d);
+}
+
+ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
+                     const ls_ddp_opts *opts, ls_ddp **out)
+{
+    ls_comm  *own;
+    ls_status status = ls_comm_split(comm, 0, 0, &own);
+
+    *out = NULL;
+    if (status)
+        return ls_fail_in(status, "ddp");
+    ls_ddp *d = ls_calloc(1, sizeof *d);
+    if (!d) {
+        ls_comm_abort(own, ls_error_message());
+        ls_comm_free(own);
+        return LS_ENOMEM;
+    }
+    *d     = (ls_ddp){.comm = own, .all = parameters, .n_all = n, .opts = *opts};
+    status = set_up(d);
     if (status) {
-        status = ls_fail_in(status, "ddp");
+        status = ls_fail_in(give_up_alone(d, status), "ddp");
         ls_ddp_free(d);
     } else {
         *out = d;
@@ -535,5 +552,5 @@ ls_status ls_ddp_check(ls_ddp *d)
 {
     ls_status status = ls_agree_on_values(d->comm, d->all, d->n_all);
 
-    return status ? ls_fail_in(status, "ddp") : LS_OK;
+    return status ? ls_fail_in(give_up_alone(d, status), "ddp") : LS_OK;
 }

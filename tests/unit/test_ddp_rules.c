@@ -320,6 +320,53 @@ static void changed(ls_comm *world, void *context)
     close_model(&m);
 }
 
+/* ---- out of memory ---- */
+
+typedef struct {
+    int64_t n;  /* allocations of rank 1 that succeed */
+    bool   *ok; /* [ranks], shared: construction and check went well */
+} shortage;
+
+/* Whatever rank 1 lacks, rank 0 does not wait for it. */
+static void short_of_memory(ls_comm *world, void *context)
+{
+    const shortage *s = context;
+    model           m;
+
+    open_model(&m, world);
+    m.t[1].shape.dim[0] = 4; /* a small one: less to compare */
+    CHECK_OK(ls_comm_barrier(world));
+    if (m.rank == 1)
+        ls_alloc_fail_after(s->n);
+    ls_status status =
+        ls_ddp_new(world, m.list, PARAMETERS, &(ls_ddp_opts){.bf16 = true}, &m.ddp);
+    if (!status) {
+        ls_reals(&m.t[0])[1] = (ls_real)m.rank;
+        status               = ls_ddp_check(m.ddp);
+    }
+    ls_alloc_fail_after(-1);
+    s->ok[m.rank] = status == LS_EMISMATCH; /* as it must be, memory given */
+    CHECK(s->ok[m.rank] || status == (m.rank == 1 ? LS_ENOMEM : LS_EPEER));
+    CHECK(s->ok[m.rank] || m.rank == 1 || strstr(ls_error_message(), "rank 1"));
+    close_model(&m);
+}
+
+static void run_short_of_memory(void)
+{
+    bool    *ok = ranks_shared(2);
+    shortage s  = {.ok = ok};
+
+    TEST_ROW("out of memory on one rank");
+    for (bool enough = false; !enough && s.n < 200; s.n++) {
+        ok[0] = ok[1] = false;
+        CHECK(ranks_run(&(ranks_opts){.n = 2, .timeout_s = 5}, short_of_memory, &s) == 0);
+        enough = ok[0] && ok[1];
+    }
+    CHECK(s.n > 10 && s.n < 200);
+    printf("  %lld allocations\n", (long long)s.n);
+    ranks_unshare(ok, 2);
+}
+
 /* ---- bf16 ---- */
 
 /* Element k of rank r's gradient: 24 bits that bf16 does not hold. */
@@ -361,6 +408,8 @@ static void compressed(ls_comm *world, void *context)
         CHECK_OK(ls_ddp_finish(m.ddp, m.tape, backward(&m, loss)));
         for (int64_t k = 0; k < LONG && m.t[1].grad; k++) {
             float want = ls_bf16_to_f32(ls_bf16_from_f32(sum_of_rounded(0, n, k)));
+            if (n == 1) /* nothing travels */
+                want = x[k];
             wrong += memcmp(&want, &ls_tensor_grad(&m.t[1])[k], sizeof want) != 0;
         }
         CHECK(m.t[1].grad && wrong == 0);
@@ -384,6 +433,7 @@ static void run_compressed(void)
         int         n;
         ls_ddp_opts opts;
     } rows[] = {
+        {"bf16, one rank", "shm", 1, {.bf16 = true}},
         {"bf16, two ranks", "shm", 2, {.bf16 = true}},
         {"bf16, three ranks, small buckets", "shm", 3, {.bf16 = true, .bucket_mb = 1e-6}},
         {"bf16, tcp, in the buckets", "tcp", 3, {.bf16 = true, .one_micro = true}},
@@ -418,6 +468,7 @@ int main(void)
         change c = changes[i];
         run(c.name, i % 2 ? "tcp" : NULL, 3, changed, &c);
     }
+    run_short_of_memory();
     run_compressed();
     return test_summary("ddp_rules");
 }
