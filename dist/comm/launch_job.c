@@ -31,6 +31,7 @@ enum {
     REMAINS_MS = 30000, /* for what is left of groups after a stop signal that was passed on */
     KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL; a zombie never goes */
     TWICE_MS   = 20,    /* `timeout` sends its signal twice; a person is slower */
+    LATE_MS    = 200,   /* from a failure to the end of the rank that caused it */
     LOOK_MS    = 100,
     LOOK_SOON_MS = 10,
     DRAINS       = 64, /* reads of what is left in a pipe that somebody still holds */
@@ -161,17 +162,33 @@ static void note_end(job *j, int i, int how)
         j->outcome->status = 128 + j->outcome->stopped;
 }
 
-/* The first failure ends the job. */
-static void fail(job *j, int i, int how)
+static void blame(job *j, int i, int how)
 {
     ls__outcome *o = j->outcome;
 
-    o->rank      = world_rank(j, i);
-    o->pid       = j->ranks[i].pid;
-    o->how       = how;
-    o->status    = o->stopped ? 128 + o->stopped : ls__exit_status(how);
+    o->rank   = world_rank(j, i);
+    o->pid    = j->ranks[i].pid;
+    o->how    = how;
+    o->status = o->stopped ? 128 + o->stopped : ls__exit_status(how);
+}
+
+/* The first failure ends the job. */
+static void fail(job *j, int i, int how)
+{
+    blame(j, i, how);
     j->failed_at = ls_now_ns();
     end_groups(j);
+}
+
+/*
+ * The system closes the connections of a rank that is killed before it tells of its end, so one
+ * that failed for want of them may be seen first.  SIGTERM is what the ranks are sent since.
+ */
+static bool is_rather_the_cause(const job *j, int how)
+{
+    return j->outcome->rank >= 0 && j->stage == ENDING && WIFSIGNALED(how) &&
+           WTERMSIG(how) != SIGTERM && !WIFSIGNALED(j->outcome->how) &&
+           ls_now_ns() - j->failed_at < LATE_MS * MS;
 }
 
 /* Of several that ended at once one that was killed is rather the cause. */
@@ -192,6 +209,8 @@ static void reap(job *j)
     }
     if (first >= 0 && j->outcome->rank < 0 && j->stage == RUNNING)
         fail(j, first, first_how);
+    else if (first >= 0 && is_rather_the_cause(j, first_how))
+        blame(j, first, first_how);
 }
 
 /* ---- signals ---- */
