@@ -4,6 +4,8 @@
 #ifndef LS_CLI_EVALUATE_H
 #define LS_CLI_EVALUATE_H
 
+#include <stdatomic.h>
+
 #include "cli/ranks.h"
 #include "data/sampler.h"
 #include "nn/module.h"
@@ -13,14 +15,14 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
                          int64_t n);
 
 typedef struct {
-    ls_module          *model;
-    ls_tape            *tape;
-    const ls_tokens    *tokens;
-    int64_t             context;
-    int64_t             micro; /* sequences of a micro-batch; the last one is ragged */
-    int64_t             limit; /* sequences at most; 0: all whole ones */
-    const volatile int *stop;  /* non-zero ends it with EINTERRUPTED; NULL: never */
-    const ls_ranks     *ranks; /* share the micro-batches; NULL: this process has all of them */
+    ls_module        *model;
+    ls_tape          *tape;
+    const ls_tokens  *tokens;
+    int64_t           context;
+    int64_t           micro; /* sequences of a micro-batch; the last one is ragged */
+    int64_t           limit; /* sequences at most; 0: all whole ones */
+    const atomic_int *stop;  /* non-zero ends it with EINTERRUPTED; NULL: never */
+    const ls_ranks   *ranks; /* share the micro-batches; NULL: this process has all of them */
 } ls_evaluation;
 
 /*

@@ -3,6 +3,7 @@
  */
 #include "cli/ranks.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,12 +72,23 @@ ls_status ls_ranks_check(const ls_config *cfg, int size)
                    (long long)cfg->batch.micro, fit);
 }
 
+/* Somebody reports the failure that ends this process, and then ends it. */
+static atomic_flag told = ATOMIC_FLAG_INIT;
+
+void ls_ranks_tell(const ls_ranks *ranks)
+{
+    while (ranks->world && atomic_flag_test_and_set(&told))
+        pause();
+}
+
 /* From the watch thread: the main thread may be deep in a product.  One line, and out. */
 static void on_event(void *context, ls_comm_event event, const char *text)
 {
     char line[600];
 
     (void)context;
+    if (event == LS_EVENT_FAILURE && atomic_flag_test_and_set(&told))
+        return;
     int n = snprintf(line, sizeof line, "lockstep: %s: %s\n",
                      event == LS_EVENT_WARNING ? "warning" : "error", text);
     if (n > 0)

@@ -33,6 +33,13 @@ LS_MUST_CHECK ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks);
  */
 void ls_ranks_leave(ls_ranks *ranks, bool well);
 
+/*
+ * Before the calling thread reports the failure that ends this rank.  Where the watch thread
+ * was first, which ends the process when it has reported, this does not return: one rank, one
+ * line.
+ */
+void ls_ranks_tell(const ls_ranks *ranks);
+
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
 

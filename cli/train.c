@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +36,15 @@ typedef struct {
     char             lost_text[512]; /* the first of them */
 } run;
 
-/* Set by SIGINT and SIGTERM; the second one ends the process as if nobody caught it. */
-static volatile sig_atomic_t caught;
-static volatile int          stop;
+/*
+ * Set by SIGINT and SIGTERM, on whichever thread; the second one ends the process as if nobody
+ * caught it.
+ */
+static atomic_int caught;
 
 static void on_signal(int number)
 {
     caught = number;
-    stop   = 1;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
 }
@@ -50,7 +52,7 @@ static void on_signal(int number)
 /* Alone: as soon as a signal came.  In a job: when a step has told all ranks of it. */
 static bool is_stopping(const run *r)
 {
-    return r->ranks.size > 1 ? r->last.signal != 0 : stop != 0;
+    return r->ranks.size > 1 ? r->last.signal != 0 : caught != 0;
 }
 
 static void catch_signals(void)
@@ -266,7 +268,7 @@ static ls_status validate(run *r)
 {
     double    start = ls_now();
     ls_status status =
-        ls_trainer_validate(r->trainer, r->cfg->eval.batches, &stop, &r->val_loss);
+        ls_trainer_validate(r->trainer, r->cfg->eval.batches, &caught, &r->val_loss);
 
     if (status)
         return status;
@@ -384,7 +386,7 @@ static ls_status train(run *r)
 
     if (status)
         return ls_blame_config(status);
-    if (stop && r->ranks.size == 1)
+    if (caught && r->ranks.size == 1)
         return LS_OK; /* nothing was written yet, and nothing will be */
     status = ls_ranks_agree(&r->ranks, r->ranks.rank ? open_nothing(r) : open_files(r));
     if (status)
@@ -421,8 +423,10 @@ ls_status ls_train(const ls_config *cfg, int *signal)
         status = ls_ranks_agree(&r.ranks, ls_start_compute(cfg));
     if (!status)
         status = train(&r);
-    if (status)
+    if (status) {
+        ls_ranks_tell(&r.ranks);
         log_failure(&r);
+    }
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);

@@ -381,7 +381,7 @@ bool ls_trainer_has_validation(const ls_trainer *t)
     return t->data.val.count > 0;
 }
 
-ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int *stop,
+ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *stop,
                               double *loss)
 {
     ls_evaluation e = {.model   = t->model,

@@ -7,6 +7,8 @@
 #ifndef LS_CLI_TRAINER_H
 #define LS_CLI_TRAINER_H
 
+#include <stdatomic.h>
+
 #include "autograd/profile.h"
 #include "cli/config.h"
 #include "cli/ranks.h"
@@ -55,7 +57,7 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
  * EINTERRUPTED, when *stop becomes non-zero (NULL: never).
  */
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
-                                            const volatile int *stop, double *loss);
+                                            const atomic_int *stop, double *loss);
 
 /* Writes the parameters with config, tokenizer and step. */
 LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *path);

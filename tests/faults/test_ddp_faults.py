@@ -34,12 +34,12 @@ def train(folder, n, *sets, **changes):
     return jobs.Job(folder, n, "train", "c.json", "--nproc", str(n), *words)
 
 
-def check_end(job, fault, statuses, limit=SOON_S):
+def check_end(job, fault, statuses, limit=SOON_S, writing=False):
     status = job.end(limit + 10)
     took = time.monotonic() - fault
     cli.check(status in statuses, f"exit status {status}, want one of {statuses}: {job.text()[-1000:]}")
     cli.check(took <= limit * jobs.SLOWER, f"{took:.2f} s from the fault to the end, limit {limit}: {job.text()[-1500:]}")
-    job.check_nothing_left()
+    job.check_nothing_left(writing)
     return took
 
 
@@ -88,8 +88,10 @@ def test_killed_early(folder):
             os.kill(pids[culprit], signal.SIGKILL)
         except (KeyError, ProcessLookupError):
             cli.check(False, f"no rank {culprit}: {job.text()}")
-        most = max(most, check_end(job, fault, [137]))
+        most = max(most, check_end(job, fault, [137], writing=True))
         check_culprit(job, [None], culprit, "killed by signal 9")
+        if os.path.exists(os.path.join(folder, f"e{i}", "config.json")):
+            json.loads(cli.read(folder, f"e{i}", "config.json"))
     print(f"  killed early: {most:.2f} s at most", flush=True)
 
 
