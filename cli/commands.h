@@ -18,7 +18,7 @@ int ls_cmd_init(int argc, char **argv);
 /* eval CHECKPOINT [--data FILE]: one JSON line. */
 int ls_cmd_eval(int argc, char **argv);
 
-/* bench train CONFIG | gemm [--json] */
+/* bench train CONFIG [--nproc N] | gemm [--json] */
 int ls_cmd_bench(int argc, char **argv);
 
 /* inspect CHECKPOINT [--json]: what a file holds, and whether its checksums hold. */

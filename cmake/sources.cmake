@@ -175,6 +175,7 @@ set(LS_CLI_SOURCES
   cli/files.c
   cli/metrics.c
   cli/model.c
+  cli/nproc.c
   cli/open_checkpoint.c
   cli/progress.c
   cli/ranks.c

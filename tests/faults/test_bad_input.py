@@ -109,7 +109,11 @@ USAGE = [
     ("bench gemm of a config", ["bench", "gemm", "c.json"], ["bench gemm", "c.json"]),
     ("bench of something else", ["bench", "gem"], ["gem", "train and gemm"]),
     ("bench collectives", ["bench", "collectives"], ["not in this version"]),
-    ("bench on many", ["bench", "train", "c.json", "--nproc", "2"], ["--nproc 2", "not in this version"]),
+    ("bench on 0", ["bench", "train", "c.json", "--nproc", "0"], ["--nproc 0", "want 1 to"]),
+    ("bench over MPI", ["bench", "train", "c.json", "--nproc", "2", "--set", "parallel.backend=mpi"],
+     ["parallel.backend", "mpirun -n 2 lockstep bench"]),
+    ("bench gemm on many", ["bench", "gemm", "--nproc", "2"], ["bench gemm", "--nproc"]),
+    ("bench of no steps", ["bench", "train", "c.json", "--steps", "0"], ["--steps 0", "want 1 to"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
      for name in "generate export import plan repair report".split()]
