@@ -17,6 +17,7 @@ set(LS_SOURCES
   core/strbuf.c
   core/tensor.c
   core/thread.c
+  core/trace.c
   core/tree_sum.c
   core/utf8.c
   # core: kernels
@@ -180,6 +181,7 @@ set(LS_CLI_SOURCES
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/tracing.c
   cli/train.c
   cli/trainer.c
 )

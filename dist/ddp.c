@@ -39,6 +39,7 @@ struct ls_ddp {
     ls_tree_sum *rounds; /* [n] interleaved: sums over all ranks, of the micro-batches so far */
     uint64_t     round;
     ls_ddp_stats stats;
+    ls_trace    *trace; /* NULL: none */
 };
 
 /* ---- construction ---- */
@@ -326,15 +327,32 @@ static ls_status launch_rest(ls_ddp *d)
     return status;
 }
 
+static void trace_bucket(ls_ddp *d, int k, const ls_work_times *t)
+{
+    int64_t bytes = d->buckets.buckets[k].count * (int64_t)sizeof(ls_real);
+
+    ls_trace_add(d->trace, &(ls_span){.kind     = LS_SPAN_ALL_REDUCE,
+                                      .launched = t->started,
+                                      .start    = t->began,
+                                      .end      = t->ended,
+                                      .bytes    = bytes,
+                                      .sequence = t->sequence,
+                                      .index    = k});
+}
+
 static ls_status wait_all(ls_ddp *d)
 {
     int64_t   start  = ls_now_ns();
     ls_status status = LS_OK;
 
     for (int k = 0; k < d->launched; k++) {
-        ls_status one = ls_work_wait(d->work[k]);
-        status        = status ? status : one;
+        ls_work_times times;
+        ls_status     one = ls_work_wait_timed(d->work[k], &times);
+        status            = status ? status : one;
+        if (!one)
+            trace_bucket(d, k, &times);
     }
+    ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
     d->stats.exposed_ns = ls_now_ns() - start;
     d->stats.comm_ns    = ls_now_ns() - d->first_launch;
     return status;
@@ -497,6 +515,11 @@ ls_status ls_ddp_finish(ls_ddp *d, ls_tape *tape, ls_status own)
     if (!status)
         hand_out(d);
     return status;
+}
+
+void ls_ddp_set_trace(ls_ddp *d, ls_trace *trace)
+{
+    d->trace = trace;
 }
 
 ls_ddp_stats ls_ddp_get_stats(const ls_ddp *d)
