@@ -89,7 +89,9 @@ def check_step(step, spans, run):
     for rank in range(run["ranks"]):
         own = [s for s in spans if s.pid == rank]
         cli.equal(dict(collections.Counter(s.name for s in own)), want, f"spans of step {step}, rank {rank}")
-        whole = next(s for s in own if s.name == "step")
+        whole = next((s for s in own if s.name == "step"), None)
+        if not whole:
+            continue
         for s in own:
             inside = whole.start <= s.start and s.end <= whole.end
             cli.equal(inside, s.name != "evaluation", f"{s} inside {whole}")
