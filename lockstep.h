@@ -1,5 +1,6 @@
 /*
- * lockstep.h - the whole public interface; examples/mlp_spiral.c uses it.
+ * lockstep.h - the whole public interface; examples/mlp_spiral.c and
+ * examples/collectives_demo.c use it.
  *
  * In reading order, each with its own header:
  *
@@ -9,6 +10,8 @@
  *     optim/       optimizers, schedules, the gradient norm
  *     data/        text, tokenizers, sequences of tokens
  *     checkpoint/  parameters in safetensors files
+ *     dist/comm/   ranks, how they meet, and the operations between them
+ *     dist/        training on many ranks: DDP
  *
  * Rules that hold everywhere.  Functions return an ls_status, or a pointer that is NULL on
  * failure; ls_error_message() says what was found and what was wanted.  The library never
@@ -48,5 +51,12 @@
 #include "data/tokenizer.h"
 
 #include "checkpoint/params.h"
+
+#include "dist/comm/comm.h"
+#include "dist/comm/join.h"
+#include "dist/comm/local_world.h"
+#include "dist/comm/rendezvous.h"
+
+#include "dist/ddp.h"
 
 #endif

@@ -192,6 +192,11 @@ bool ls_tape_set_grad(ls_tape *tape, bool on)
     return before;
 }
 
+uint64_t ls_tape_recorded(const ls_tape *tape)
+{
+    return tape->recorded;
+}
+
 bool ls_tape_get_grad(const ls_tape *tape)
 {
     return tape->grad;
@@ -355,6 +360,7 @@ static void link_call(ls_tape *tape, ls_node *call)
     }
     call->prev = tape->last;
     tape->last = call;
+    tape->recorded++;
 }
 
 static ls_status perform(ls_tape *tape, ls_node *call)

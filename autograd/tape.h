@@ -46,6 +46,9 @@ ls_tensor *ls_tape_tensor(ls_tape *tape, ls_dtype dtype, ls_shape shape);
 /* The same with a copy of row-major data of that dtype; NULL also for data that is NULL. */
 ls_tensor *ls_tape_input(ls_tape *tape, ls_dtype dtype, ls_shape shape, const void *data);
 
+/* Calls recorded since the tape was made; a reset does not start anew. */
+uint64_t ls_tape_recorded(const ls_tape *tape);
+
 /* Calls op on in[0..n_in); attr may be NULL.  Used by the operators' own wrappers. */
 ls_tensor *ls_tape_apply(ls_tape *tape, const ls_op *op, ls_tensor *const *in, int n_in,
                          const ls_attr *attr);

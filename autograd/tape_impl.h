@@ -33,6 +33,7 @@ struct ls_tape {
     ls__chunk   *first, *chunk; /* arena: all chunks, and the one being filled */
     ls__cell    *cells;
     ls_node     *last;
+    uint64_t     recorded; /* calls, since the tape was made */
     ls_status    failed;
     bool         grad, training;
     ls_random    random;

@@ -1,5 +1,6 @@
 /*
- * cmd_bench.c - lockstep bench: steps against their floor, products against the best one.
+ * cmd_bench.c - lockstep bench: steps against their floor, products against the best one; what
+ * ranks tell each other is in cmd_bench_collectives.c.
  *
  * The floor of a step is the time that its matrix products alone would take at the rate of a
  * 1024^3 sgemm with the same threads, measured between the steps of the same run:
@@ -30,11 +31,13 @@ static const char help[] =
     "usage: lockstep bench train CONFIG [--nproc N] [--steps S] [--set KEY.PATH=VALUE]... "
     "[--json]\n"
     "       lockstep bench gemm [--set run.threads=N] [--json]\n"
+    "       lockstep bench collectives -n N [--op OP] [--bytes B] [--json]; it has a --help\n"
     "\n"
     "train: the median time of S steps (20) after three, beside the floor that the matrix\n"
     "products set; writes no files.  With --nproc on N ranks: step and memory are those of "
     "the\n"
     "slowest and largest rank.  gemm: products of a Transformer's shapes beside 1024^3.\n"
+    "collectives: what ranks tell each other, by size.\n"
     "\n"
     "  --json       one JSON object a line\n"
     "  -h, --help   this text\n";
@@ -257,7 +260,7 @@ static ls_status bench_train(const arguments *a, const ls_config *cfg, ls_ranks 
     if (!status)
         status = ls_ranks_join(cfg, ranks);
     if (!status)
-        status = ls_start_compute(cfg);
+        status = ls_ranks_agree(ranks, ls_start_compute(cfg));
     if (!status)
         status = measure(cfg, ranks, &r);
     ls_stop_compute();
@@ -373,20 +376,21 @@ static int run_train(const arguments *a, int argc, char **argv)
         ls_config_free(&cfg);
         return code;
     }
-    int code = ls_report(bench_train(a, &cfg, &ranks));
-    ls_ranks_leave(&ranks);
+    status = bench_train(a, &cfg, &ranks);
+    ls_ranks_leave(&ranks, !status);
     ls_config_free(&cfg);
-    return code;
+    return ls_report(status);
 }
 
 static ls_status run_other(const arguments *a, const char *what)
 {
-    if (!what || !strcmp(what, "collectives"))
-        return what ? ls_fail(LS_EUNSUPPORTED, "bench collectives is not in this version")
-                    : ls_fail(LS_ECONFIG,
-                              "bench: train or gemm is missing; see lockstep bench --help");
+    if (!what)
+        return ls_fail(
+            LS_ECONFIG,
+            "bench: train, gemm or collectives is missing; see lockstep bench --help");
     if (strcmp(what, "gemm"))
-        return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train and gemm", what);
+        return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train, gemm and collectives",
+                       what);
     if (a->config || a->steps || a->nproc)
         return ls_fail(LS_ECONFIG, "bench gemm: unexpected %s",
                        a->config  ? a->config
@@ -404,16 +408,19 @@ int ls_cmd_bench(int argc, char **argv)
                             {"--json", 0, LS_ARG_FLAG, &a.json}};
     bool         named   = argc > 1 && argv[1][0] != '-';
 
-    ls_status   status = ls_args_parse(&(ls_arg_table){.command = "bench",
-                                                       .arg     = table,
-                                                       .n_args  = sizeof table / sizeof *table,
-                                                       .operand = "CONFIG",
-                                                       .operand_to = &a.config,
-                                                       .optional   = true,
-                                                       .help       = &a.help},
-                                       argc - named, argv + named);
-    const char *what   = named ? argv[1] : NULL;
-    int         code;
+    const char *what = named ? argv[1] : NULL;
+
+    if (what && !strcmp(what, "collectives"))
+        return ls_bench_collectives(argc - 1, argv + 1);
+    ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
+                                                     .arg        = table,
+                                                     .n_args     = sizeof table / sizeof *table,
+                                                     .operand    = "CONFIG",
+                                                     .operand_to = &a.config,
+                                                     .optional   = true,
+                                                     .help       = &a.help},
+                                     argc - named, argv + named);
+    int       code;
     if (status || a.help)
         code = ls_report_help(status, help);
     else if (what && !strcmp(what, "train"))

@@ -18,8 +18,9 @@ int ls_cmd_init(int argc, char **argv);
 /* eval CHECKPOINT [--data FILE]: one JSON line. */
 int ls_cmd_eval(int argc, char **argv);
 
-/* bench train CONFIG [--nproc N] | gemm [--json] */
+/* bench train CONFIG [--nproc N] | gemm | collectives -n N [--json] */
 int ls_cmd_bench(int argc, char **argv);
+int ls_bench_collectives(int argc, char **argv);
 
 /* inspect CHECKPOINT [--json]: what a file holds, and whether its checksums hold. */
 int ls_cmd_inspect(int argc, char **argv);

@@ -181,6 +181,12 @@ void ls_config_free(ls_config *cfg);
  */
 char *ls_config_json(const ls_config *cfg);
 
+/*
+ * What all ranks of a job must have alike, one line `key value` for each such key.  Freed with
+ * free(); NULL (ENOMEM).
+ */
+char *ls_config_shared(const ls_config *cfg);
+
 /* docs/config.md and docs/config.schema.json (JSON Schema 2020-12). */
 void ls_config_write_markdown(FILE *file);
 void ls_config_write_schema(FILE *file);

@@ -34,6 +34,7 @@ typedef struct {
     bool        above, below; /* ... the value must be above min, below max */
     const char *const *choices; /* ends with NULL */
     const char        *only;    /* model.type that it belongs to; NULL: any */
+    bool               own;     /* ranks of one job may have different values */
     bool               later;   /* values other than the default are not in this version ... */
     const char        *also[2]; /* ... but for these, which are */
     const char        *doc;

@@ -132,7 +132,25 @@ static void print_section(FILE *file, const ls_config *cfg, const char *section,
     fprintf(file, "\n%*s}", 2 * (depth - 1), "");
 }
 
-char *ls_config_json(const ls_config *cfg)
+static void print_whole(FILE *file, const ls_config *cfg)
+{
+    print_section(file, cfg, "", 1);
+    fputs("\n", file);
+}
+
+static void print_shared(FILE *file, const ls_config *cfg)
+{
+    for (int i = 0; i < ls__config_n_keys; i++) {
+        const config_key *key = &ls__config_keys[i];
+        if (key->own || !ls__config_belongs(key, cfg))
+            continue;
+        fprintf(file, "%s ", key->path);
+        ls__config_print_value(file, cfg, key);
+        fputs("\n", file);
+    }
+}
+
+static char *print_to_text(const ls_config *cfg, void (*print)(FILE *, const ls_config *))
 {
     char  *text = NULL;
     size_t n;
@@ -140,8 +158,7 @@ char *ls_config_json(const ls_config *cfg)
     bool   ok   = file != NULL;
 
     if (file) {
-        print_section(file, cfg, "", 1);
-        fputs("\n", file);
+        print(file, cfg);
         ok = !ferror(file);
         ok = !fclose(file) && ok;
     }
@@ -150,4 +167,14 @@ char *ls_config_json(const ls_config *cfg)
     free(text);
     (void)!ls_fail(LS_ENOMEM, "no memory for the config's text");
     return NULL;
+}
+
+char *ls_config_json(const ls_config *cfg)
+{
+    return print_to_text(cfg, print_whole);
+}
+
+char *ls_config_shared(const ls_config *cfg)
+{
+    return print_to_text(cfg, print_shared);
 }

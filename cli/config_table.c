@@ -36,9 +36,9 @@ const int ls__config_n_sections = sizeof ls__config_sections / sizeof *ls__confi
 
 const config_key ls__config_keys[] = {
     {"run.name", KEY_TEXT, AT(run.name),
-     .computed = "the config file's name without folder and `.json`",
-     .doc      = "Name of the run; not empty, no `/`."},
-    {"run.dir", KEY_TEXT, AT(run.dir), .computed = "`runs/<name>`",
+     .computed = "the config file's name without folder and `.json`", .own = true,
+     .doc = "Name of the run; not empty, no `/`."},
+    {"run.dir", KEY_TEXT, AT(run.dir), .computed = "`runs/<name>`", .own = true,
      .doc = "Folder that the run's files go to."},
     {"run.steps", KEY_INT, AT(run.steps), .min = 1, .max = STEPS_END,
      .doc = "Optimizer steps to train for."},
@@ -52,8 +52,9 @@ const config_key ls__config_keys[] = {
      .computed =
          "the cores that the process may use, by affinity mask and cgroup quota, divided by "
          "the ranks of this host",
-     .min = 1, .max = 4096, .doc = "Threads of one rank. Their number changes no bit."},
-    {"run.memory_mb", KEY_INT, AT(run.memory_mb), "0", .max = STEPS_END,
+     .min = 1, .max = 4096, .own = true,
+     .doc = "Threads of one rank. Their number changes no bit."},
+    {"run.memory_mb", KEY_INT, AT(run.memory_mb), "0", .max = STEPS_END, .own = true,
      .doc =
          "Memory that a rank may have in use, in MiB; 0 is no limit. An allocation beyond it "
          "is an error."},
@@ -109,18 +110,19 @@ const config_key ls__config_keys[] = {
     {"model.activation", KEY_CHOICE, AT(model.activation), "\"relu\"", .only = "mlp",
      .choices = NAMES("relu", "gelu", "tanh"), .doc = "Between the layers."},
     {"model.init", KEY_TEXT, AT(model.init), "\"random\"", .choices = NAMES("random"),
+     .own = true,
      .doc = "`random`, or the path of a file of parameters to start from (step 0, new "
             "optimizer)."},
 
-    {"data.train", KEY_PATHS, AT(data.train),
+    {"data.train", KEY_PATHS, AT(data.train), .own = true,
      .doc = "Training data: a path or a list of paths, read one behind the other; text may be "
             "`.gz`."},
-    {"data.val", KEY_PATHS_NULL, AT(data.val), "null",
+    {"data.val", KEY_PATHS_NULL, AT(data.val), "null", .own = true,
      .doc = "Validation data: a path or a list of paths. Excludes val_fraction."},
     {"data.val_fraction", KEY_NUMBER, AT(data.val_fraction), "0", .max = 1, .below = true,
      .doc = "The last part of the training data, set aside for validation."},
     {"data.tokenizer", KEY_TEXT, AT(data.tokenizer), "\"byte\"",
-     .choices = NAMES("byte", "char"), .later = true, .also = {"char"},
+     .choices = NAMES("byte", "char"), .later = true, .also = {"char"}, .own = true,
      .doc = "`byte` (a token is a byte, 256 of them), `char` (the characters of the training "
             "data), or the path of a tokenizer.json."},
     {"data.order", KEY_CHOICE, AT(data.order), "\"shuffle\"",
@@ -173,13 +175,13 @@ const config_key ls__config_keys[] = {
      .choices = NAMES("auto", "direct", "tree", "halving", "ring"),
      .doc = "The algorithm of collectives; `ring` does not keep the canonical order of sums."},
     {"parallel.timeout_s", KEY_NUMBER, AT(parallel.timeout_s), "60", .max = 1e9, .above = true,
-     .doc = "Longest wait for another rank, in seconds."},
+     .own = true, .doc = "Longest wait for another rank, in seconds."},
     {"parallel.check_every", KEY_INT, AT(parallel.check_every), "100", .max = STEPS_END,
      .doc = "Steps between checks that all ranks hold the same parameters; 0 is never."},
-    {"parallel.interface", KEY_TEXT_NULL, AT(parallel.interface), "null",
+    {"parallel.interface", KEY_TEXT_NULL, AT(parallel.interface), "null", .own = true,
      .doc = "Network interface to use instead of the one that routes to the master."},
     {"parallel.port_range", KEY_INT_PAIR, AT(parallel.port_range), "null", .min = 1,
-     .max = 65535, .doc = "First and last TCP port that ranks may listen on."},
+     .max = 65535, .own = true, .doc = "First and last TCP port that ranks may listen on."},
     {"parallel.bucket_mb", KEY_NUMBER, AT(parallel.bucket_mb), "25", .max = 1e6, .above = true,
      .doc = "ddp: size of a bucket of gradients in MiB."},
     {"parallel.overlap", KEY_BOOL, AT(parallel.overlap), "true",
@@ -187,8 +189,9 @@ const config_key ls__config_keys[] = {
     {"parallel.find_unused", KEY_BOOL, AT(parallel.find_unused), "false",
      .doc = "ddp: accept parameters that a step does not use."},
     {"parallel.compress", KEY_CHOICE, AT(parallel.compress), "\"none\"",
-     .choices = NAMES("none", "bf16"), .later = true,
-     .doc = "ddp: form of gradients on the wire."},
+     .choices = NAMES("none", "bf16"),
+     .doc = "ddp: form of gradients on the wire; `bf16` halves the bytes and gives up the bits "
+            "of one process."},
     {"parallel.shard", KEY_CHOICE, AT(parallel.shard), "\"full\"",
      .choices = NAMES("full", "gradients", "optimizer"),
      .doc     = "fsdp: what is sharded: all (ZeRO-3), gradients and optimizer (ZeRO-2), or the "
@@ -213,7 +216,7 @@ const config_key ls__config_keys[] = {
      .doc = "Steps between checkpoints; 0 is at the end only."},
     {"checkpoint.keep", KEY_INT, AT(checkpoint.keep), "3", .min = 1, .max = INT_END,
      .doc = "How many of the newest to keep."},
-    {"checkpoint.async", KEY_BOOL, AT(checkpoint.async), "true",
+    {"checkpoint.async", KEY_BOOL, AT(checkpoint.async), "true", .own = true,
      .doc = "Write while training goes on."},
     {"checkpoint.compress", KEY_BOOL, AT(checkpoint.compress), "false", .later = true,
      .doc = "Compress the files."},
@@ -222,7 +225,7 @@ const config_key ls__config_keys[] = {
     {"checkpoint.best", KEY_BOOL, AT(checkpoint.best), "false", .later = true,
      .doc = "Keep the one with the lowest validation loss."},
     {"checkpoint.timeout_s", KEY_NUMBER, AT(checkpoint.timeout_s), "600", .max = 1e9,
-     .above = true, .doc = "Longest time that saving may take, in seconds."},
+     .above = true, .own = true, .doc = "Longest time that saving may take, in seconds."},
     {"checkpoint.on_error", KEY_CHOICE, AT(checkpoint.on_error), "\"warn\"",
      .choices = NAMES("warn", "stop"), .doc = "What a failed save does."},
 
@@ -234,13 +237,13 @@ const config_key ls__config_keys[] = {
 
     {"log.every", KEY_INT, AT(log.every), "10", .min = 1, .max = STEPS_END,
      .doc = "Steps between lines of the log and of the metrics."},
-    {"log.jsonl", KEY_BOOL, AT(log.jsonl), "true", .doc = "Write metrics.jsonl."},
-    {"log.tensorboard", KEY_BOOL, AT(log.tensorboard), "false", .later = true,
+    {"log.jsonl", KEY_BOOL, AT(log.jsonl), "true", .own = true, .doc = "Write metrics.jsonl."},
+    {"log.tensorboard", KEY_BOOL, AT(log.tensorboard), "false", .later = true, .own = true,
      .doc = "Write scalars for TensorBoard."},
     {"log.trace", KEY_BOOL, AT(log.trace), "false",
      .doc = "Write trace.json, a time line of all ranks that Perfetto opens."},
     {"log.progress", KEY_CHOICE, AT(log.progress), "\"auto\"",
-     .choices = NAMES("auto", "plain", "none"),
+     .choices = NAMES("auto", "plain", "none"), .own = true,
      .doc =
          "Progress on the terminal: a line that renews itself where that works, plain lines, "
          "or none."},

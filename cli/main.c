@@ -23,7 +23,7 @@ static const command commands[] = {
     {"eval", ls_cmd_eval, "loss of a checkpoint over a text"},
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
-    {"bench", ls_cmd_bench, "measure training steps and matrix products"},
+    {"bench", ls_cmd_bench, "measure training steps, matrix products, collectives"},
     {"run", ls_cmd_run, "start a program as the ranks of a job"},
     {"generate", NULL, NULL},
     {"export", NULL, NULL},

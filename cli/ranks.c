@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/kernels/gemm.h"
 #include "dist/comm/rendezvous.h"
+#include "dist/comm/transport_mpi.h"
 
 const ls_ranks ls_ranks_alone = {.size = 1};
 
@@ -108,7 +109,7 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     *ranks = ls_ranks_alone;
     if (!status)
         status = ls_ranks_check(cfg, env.world);
-    if (status || env.world == 1)
+    if (status || (env.world == 1 && cfg->parallel.strategy != LS_CFG_STRATEGY_DDP))
         return status;
     if (cfg->parallel.port_range.count == 2) {
         meet.ports[0] = (int)cfg->parallel.port_range.item[0];
@@ -122,9 +123,11 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     return LS_OK;
 }
 
-void ls_ranks_leave(ls_ranks *ranks)
+void ls_ranks_leave(ls_ranks *ranks, bool well)
 {
     ls_comm_free(ranks->world);
+    if (well)
+        ls_mpi_end();
     *ranks = ls_ranks_alone;
 }
 
@@ -163,6 +166,26 @@ typedef struct {
     char    text[504];
 } verdict;
 
+static bool all_alike(const verdict *all, int size)
+{
+    for (int r = 1; r < size; r++)
+        if (all[r].status != all[0].status || strcmp(all[r].text, all[0].text))
+            return false;
+    return true;
+}
+
+static ls_status judge(const verdict *all, int size)
+{
+    bool alike = all_alike(all, size);
+
+    for (int r = 0; r < size; r++)
+        if (all[r].status && alike)
+            return ls_fail((ls_status)all[r].status, "%.500s", all[r].text);
+        else if (all[r].status)
+            return ls_fail((ls_status)all[r].status, "rank %d: %.500s", r, all[r].text);
+    return LS_OK;
+}
+
 ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own)
 {
     verdict mine = {.status = (int64_t)own}, *all;
@@ -175,9 +198,60 @@ ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own)
     if (!all)
         return LS_ENOMEM;
     ls_status status = ls_comm_all_gather(ranks->world, all, &mine, sizeof mine, LS_U8);
-    for (int r = 0; r < ranks->size && !status; r++)
-        if (all[r].status)
-            status = ls_fail((ls_status)all[r].status, "%.500s", all[r].text);
+    if (!status)
+        status = judge(all, ranks->size);
     free(all);
+    return status;
+}
+
+static int shown(size_t bytes)
+{
+    enum { MOST = 120 };
+
+    return bytes < MOST ? (int)bytes : MOST;
+}
+
+/* Two lines `name value` that are not the same. */
+static ls_status differ(const char *mine, size_t a, const char *theirs, size_t b)
+{
+    size_t name = strcspn(mine, " \n");
+    size_t skip = a > name && b > name && !memcmp(mine, theirs, name + 1) ? name + 1 : 0;
+
+    return ls_fail(LS_ECONFIG, "%.*s is %.*s here, but %.*s on rank 0; all ranks need the same",
+                   (int)name, mine, shown(a - skip), mine + skip, shown(b - skip),
+                   theirs + skip);
+}
+
+/* The first line of mine that is not as in theirs. */
+static ls_status compare_lines(const char *mine, const char *theirs)
+{
+    while (*mine || *theirs) {
+        size_t a = strcspn(mine, "\n"), b = strcspn(theirs, "\n");
+        if (a != b || memcmp(mine, theirs, a) || mine[a] != theirs[b])
+            return differ(mine, a, theirs, b);
+        mine += a + (mine[a] != '\0');
+        theirs += b + (theirs[b] != '\0');
+    }
+    return LS_OK;
+}
+
+ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text)
+{
+    int64_t bytes = (int64_t)strlen(text) + 1;
+
+    if (ranks->size == 1)
+        return LS_OK;
+    ls_status status = ls_comm_broadcast(ranks->world, &bytes, 1, LS_I64, 0);
+    if (status)
+        return status;
+    char *theirs = ls_calloc((size_t)bytes, 1);
+    status       = ls_ranks_agree(ranks, theirs ? LS_OK : LS_ENOMEM);
+    if (!status && !ranks->rank)
+        memcpy(theirs, text, (size_t)bytes);
+    if (!status)
+        status = ls_comm_broadcast(ranks->world, theirs, bytes, LS_U8, 0);
+    if (!status)
+        status = ls_ranks_agree(ranks, compare_lines(text, theirs));
+    free(theirs);
     return status;
 }

@@ -12,7 +12,7 @@
 #include "dist/comm/comm.h"
 
 typedef struct {
-    ls_comm *world; /* NULL with one rank */
+    ls_comm *world; /* NULL for one process that is no rank */
     int      rank, size;
 } ls_ranks;
 
@@ -20,12 +20,18 @@ typedef struct {
 extern const ls_ranks ls_ranks_alone;
 
 /*
- * Joins the job that the environment names; alone without one.  ECONFIG where the config does
+ * Joins the job that the environment names; without one it is alone, or with
+ * parallel.strategy "ddp" the only rank of a world of its own.  ECONFIG where the config does
  * not allow more than one rank, EWORLD (exit 3) where this number of ranks does not fit the
  * batch, with the numbers that would.
  */
 LS_MUST_CHECK ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks);
-void                    ls_ranks_leave(ls_ranks *ranks);
+
+/*
+ * Leaves it; `well` where all ranks do so after a run without failure: MPI wants its end to be
+ * said by all, and by none of a job that fails, which mpirun then ends.
+ */
+void ls_ranks_leave(ls_ranks *ranks, bool well);
 
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
@@ -48,8 +54,14 @@ LS_MUST_CHECK ls_status ls_ranks_max(const ls_ranks *ranks, int64_t *values, int
 
 /*
  * Over all ranks: the failure of the lowest rank that has one becomes everybody's, with its
- * text.  LS_OK where none has.
+ * text, behind "rank R: " unless it is the failure of all.  LS_OK where none has.
  */
 LS_MUST_CHECK ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own);
+
+/*
+ * Over all ranks: is the text, lines of `name value`, that of rank 0?  ECONFIG, on all, names
+ * the first line that is not, the rank, and both values.
+ */
+LS_MUST_CHECK ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text);
 
 #endif

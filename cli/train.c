@@ -52,7 +52,7 @@ static void on_signal(int number)
 /* Alone: as soon as a signal came.  In a job: when a step has told all ranks of it. */
 static bool is_stopping(const run *r)
 {
-    return r->ranks.world ? r->last.signal != 0 : stop != 0;
+    return r->ranks.size > 1 ? r->last.signal != 0 : stop != 0;
 }
 
 static void catch_signals(void)
@@ -162,7 +162,14 @@ static void say_ranks(run *r)
                 ls_ranks_interleave(cfg, n)
                     ? "interleaved, so one all_reduce a bucket and micro-batch"
                     : "in blocks");
-    if (!ls_ranks_are_canonical(cfg, n))
+    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16)
+        ls_log_warning(
+            r->log,
+            "parallel.compress \"bf16\": gradients keep 8 bits of their 24 between "
+            "ranks; this run repeats its bits on %d ranks, but they are not those of "
+            "one process",
+            n);
+    else if (!ls_ranks_are_canonical(cfg, n))
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
                        "run repeats its "
@@ -316,6 +323,8 @@ static ls_status take_steps(run *r)
         r->last = step;
         r->tokens += r->last.tokens;
         status = report_step(r);
+        if (!status)
+            status = ls_trainer_check(r->trainer);
         if (!status && validation_is_due(r))
             status = validate(r);
         if (!status)
@@ -359,17 +368,39 @@ static ls_status finish(run *r)
     return status;
 }
 
-/* A step failed: the run ends, but what the steps before it have reached is kept. */
+/*
+ * No rank ends before the last file is written: the launcher would end the others, and rank 0
+ * while it saves.  From here on there is nothing that a signal could ask for.
+ */
+static ls_status leave_together(run *r, ls_status own)
+{
+    struct sigaction ignored = {.sa_handler = SIG_IGN};
+    ls_status        status  = ls_ranks_agree(&r->ranks, own);
+
+    sigemptyset(&ignored.sa_mask);
+    if (r->ranks.size > 1) {
+        sigaction(SIGINT, &ignored, NULL);
+        sigaction(SIGTERM, &ignored, NULL);
+    }
+    return status;
+}
+
+/*
+ * A step failed: the run ends, but what the steps before it have reached is kept.  In a job
+ * only where all ranks are there and failed alike: with one lost, the others are ended at any
+ * moment.
+ */
 static ls_status rescue(run *r, ls_status failure)
 {
     char message[1024];
 
-    if (!r->last.step || r->ranks.rank)
-        return failure;
     snprintf(message, sizeof message, "%s", ls_error_message());
-    if (finish(r))
+    if (!r->last.step || ls_ranks_agree(&r->ranks, LS_OK))
+        return ls_fail(failure, "%s", message);
+    if (!r->ranks.rank && finish(r))
         ls_log_warning(r->log, "the parameters after step %lld are lost: %s",
                        (long long)r->last.step, ls_error_message());
+    (void)!leave_together(r, LS_OK);
     return ls_fail(failure, "%s", message);
 }
 
@@ -379,7 +410,7 @@ static ls_status train(run *r)
 
     if (status)
         return ls_blame_config(status);
-    if (stop && !r->ranks.world)
+    if (stop && r->ranks.size == 1)
         return LS_OK; /* nothing was written yet, and nothing will be */
     status = ls_ranks_agree(&r->ranks, r->ranks.rank ? open_nothing(r) : open_files(r));
     if (!status)
@@ -395,8 +426,8 @@ static ls_status train(run *r)
     status = report_late(r);
     if (!status)
         status = end_trace(r);
-    if (!status && !r->ranks.rank)
-        status = finish(r);
+    if (!status)
+        status = leave_together(r, r->ranks.rank ? LS_OK : finish(r));
     look_after_logs(r);
     return !status && r->lost ? ls_fail(r->lost, "%s", r->lost_text) : status;
 }
@@ -413,11 +444,11 @@ static void log_failure(run *r)
 
 ls_status ls_train(const ls_config *cfg, int *signal)
 {
-    run r = {.cfg = cfg};
+    run       r      = {.cfg = cfg};
+    ls_status status = ls_ranks_join(cfg, &r.ranks); /* until then a signal may end it */
     catch_signals();
-    ls_status status = ls_ranks_join(cfg, &r.ranks);
     if (!status)
-        status = ls_start_compute(cfg);
+        status = ls_ranks_agree(&r.ranks, ls_start_compute(cfg));
     if (!status)
         status = train(&r);
     if (status)
@@ -426,8 +457,8 @@ ls_status ls_train(const ls_config *cfg, int *signal)
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);
-    *signal = r.ranks.world ? r.last.signal : caught;
-    ls_ranks_leave(&r.ranks);
+    *signal = r.ranks.size > 1 ? r.last.signal : caught;
+    ls_ranks_leave(&r.ranks, !status);
     ls_stop_compute();
     return status;
 }

@@ -24,6 +24,8 @@ struct ls_trainer {
     ls_module       *model;
     ls_named_tensor *parameters;
     int              n;
+    ls_named_tensor *state; /* these and the buffers */
+    int              n_state;
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
     ls_grad_sum     *grads; /* one of these two */
@@ -44,6 +46,53 @@ static ls_status load_data(ls_trainer *t)
                            ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
 
+/* Configs, before anything is made of them. */
+static ls_status compare_configs(const ls_trainer *t)
+{
+    char     *text   = ls_config_shared(t->cfg);
+    ls_status status = ls_ranks_agree(t->ranks, text ? LS_OK : LS_ENOMEM);
+
+    if (!status)
+        status = ls_ranks_compare(t->ranks, text);
+    free(text);
+    return status;
+}
+
+static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
+{
+    ls_sha256 sha;
+    ls_status status = ls_sha256_init(&sha);
+
+    if (status)
+        return status;
+    status = ls_sha256_update(&sha, tokens->data, (size_t)(tokens->count * tokens->width));
+    if (!status)
+        return ls_sha256_final(&sha, hex);
+    ls_sha256_close(&sha);
+    return status;
+}
+
+static ls_status compare_data(const ls_trainer *t)
+{
+    const ls_dataset *d = &t->data;
+    char              train[LS_SHA256_HEX], val[LS_SHA256_HEX], text[400];
+
+    if (t->ranks->size == 1)
+        return LS_OK;
+    ls_status status = hash_tokens(&d->train, train);
+    if (!status)
+        status = hash_tokens(&d->val, val);
+    status = ls_ranks_agree(t->ranks, status);
+    if (status)
+        return status;
+    snprintf(text, sizeof text,
+             "vocabulary %d tokens\n"
+             "data.train %lld tokens (sha256 %.16s)\n"
+             "data.val %lld tokens (sha256 %.16s)\n",
+             d->vocab_size, (long long)d->train.count, train, (long long)d->val.count, val);
+    return ls_ranks_compare(t->ranks, text);
+}
+
 static ls_status make_model(ls_trainer *t)
 {
     ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
@@ -52,7 +101,8 @@ static ls_status make_model(ls_trainer *t)
     if (!t->model)
         return LS_ENOMEM;
     t->parameters = ls_module_list(t->model, false, &t->n);
-    if (!t->parameters)
+    t->state      = ls_module_list(t->model, true, &t->n_state);
+    if (!t->parameters || !t->state)
         return LS_ENOMEM;
     ls_status status =
         ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
@@ -73,11 +123,12 @@ static ls_status make_sums(ls_trainer *t)
     ls_ddp_opts      opts = {.bucket_mb   = cfg->parallel.bucket_mb,
                              .no_overlap  = !cfg->parallel.overlap,
                              .find_unused = cfg->parallel.find_unused,
+                             .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                              .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
                              .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
 
     if (t->ranks->world)
-        return ls_ddp_new(t->ranks->world, t->parameters, t->n, &opts, &t->ddp);
+        return ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &t->ddp);
     t->grads = ls_grad_sum_new(t->parameters, t->n);
     return t->grads ? LS_OK : LS_ENOMEM;
 }
@@ -91,12 +142,15 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
         return LS_ENOMEM;
     t->cfg           = cfg;
     t->ranks         = ranks;
-    ls_status status = load_data(t);
+    ls_status status = compare_configs(t);
     if (!status)
-        status = make_model(t);
-    status = ls_ranks_agree(ranks, status);
+        status = ls_ranks_agree(ranks, load_data(t));
     if (!status)
-        status = make_sums(t);
+        status = compare_data(t);
+    if (!status)
+        status = ls_ranks_agree(ranks, make_model(t));
+    if (!status)
+        status = ls_ranks_agree(ranks, make_sums(t));
     if (status) {
         ls_trainer_free(t);
         return status;
@@ -114,6 +168,7 @@ void ls_trainer_free(ls_trainer *t)
     ls_ddp_free(t->ddp);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
+    free(t->state);
     ls_module_free(t->model);
     ls_dataset_close(&t->data);
     free(t);
@@ -159,7 +214,7 @@ static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
     ls_status status = LS_OK;
 
     if (t->ddp)
-        ls_ddp_begin(t->ddp, t->tape);
+        status = ls_ddp_begin(t->ddp, t->tape);
     else
         ls_grad_sum_begin(t->grads, t->tape);
     for (int64_t k = 0; k < each && !status; k++)
@@ -260,7 +315,8 @@ static ls_status blame(ls_trainer *t, int64_t done)
         ls_tensor_zero_grad(
             t->parameters[i].tensor); /* the step's sum, to which backward would add */
     if (!status)
-        status = ls_ranks_agree(t->ranks, blame_micros(t, done));
+        status = blame_micros(t, done);
+    status = ls_ranks_agree(t->ranks, status);
     if (status)
         return status;
     return ls_fail(
@@ -269,15 +325,18 @@ static ls_status blame(ls_trainer *t, int64_t done)
         (long long)done + 1);
 }
 
-/* Losses and signals of all ranks, and their one opinion of the latter. */
-static ls_status gather_step(ls_trainer *t, int caught, ls_exact_sum *loss, ls_step_result *r)
+/* Losses, signals and failures of all ranks, and their one opinion of the latter two. */
+static ls_status gather_step(ls_trainer *t, int caught, ls_status own, ls_exact_sum *loss,
+                             ls_step_result *r)
 {
-    int64_t   flags[2] = {caught == SIGINT, caught && caught != SIGINT};
+    int64_t   flags[3] = {caught == SIGINT, caught && caught != SIGINT, own != LS_OK};
     int64_t   start    = ls_now_ns();
-    ls_status status   = ls_ranks_sum(t->ranks, loss, flags, 2);
+    ls_status status   = ls_ranks_sum(t->ranks, loss, flags, 3);
 
     if (t->ranks->world)
         ls_trace_until_now(t->trace, LS_SPAN_AGREE, start, 0);
+    if (!status && flags[2])
+        status = ls_ranks_agree(t->ranks, own);
     if (!t->ranks->world)
         r->signal = caught;
     else
@@ -301,9 +360,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
     if (!status)
-        status = gather_step(t, caught, &loss, r);
-    if (!status)
-        status = ls_grad_squares(t->parameters, t->n, &squares);
+        status =
+            gather_step(t, caught, ls_grad_squares(t->parameters, t->n, &squares), &loss, r);
     if (status)
         return ls_fail_in(status, "step %lld", (long long)done + 1);
     r->loss      = ls_exact_sum_round(&loss) / count;
@@ -329,6 +387,16 @@ ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
     return status;
 }
 
+ls_status ls_trainer_check(ls_trainer *t)
+{
+    int64_t every = t->cfg->parallel.check_every, done = ls_optimizer_steps(t->optimizer);
+
+    if (!t->ddp || !every || done % every)
+        return LS_OK;
+    ls_status status = ls_ddp_check(t->ddp);
+    return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
+}
+
 bool ls_trainer_has_validation(const ls_trainer *t)
 {
     return t->data.val.count > 0;
@@ -343,7 +411,7 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const volatile int
                        .context = t->cfg->model.context,
                        .micro   = t->cfg->batch.micro,
                        .limit   = batches * t->cfg->batch.global,
-                       .stop    = t->ranks->world ? NULL : stop, /* all ranks or none */
+                       .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
                        .ranks   = t->ranks};
 
     int64_t   start  = ls_now_ns();

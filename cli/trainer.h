@@ -44,6 +44,10 @@ void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed
 LS_MUST_CHECK ls_status ls_trainer_step(ls_trainer *trainer, int caught,
                                         ls_step_result *result);
 
+/* After a step: every parallel.check_every steps, do all ranks hold the same?  (ls_ddp_check)
+ */
+LS_MUST_CHECK ls_status ls_trainer_check(ls_trainer *trainer);
+
 bool ls_trainer_has_validation(const ls_trainer *trainer);
 
 /*

@@ -22,6 +22,11 @@ foreach(layer core autograd nn optim data checkpoint)
       FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "kernels" EXCLUDE PATTERN "ops" EXCLUDE)
   endif()
 endforeach()
+# Of ranks: what a program calls; transports and algorithms stay inside.
+foreach(header board call comm join local_world recorder rendezvous)
+  install(FILES dist/comm/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/dist/comm)
+endforeach()
+install(FILES dist/ddp.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/dist)
 install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 
 # Both find the tree from where they lie, so that it can be moved and staged.

@@ -12,6 +12,7 @@ set(LS_SOURCES
   core/json_print.c
   core/json_scan.c
   core/log.c
+  core/reduce_op.c
   core/rng.c
   core/sha256.c
   core/strbuf.c
@@ -115,6 +116,7 @@ set(LS_SOURCES
   dist/comm/launch_env.c
   dist/comm/port_owner.c
   dist/comm/launch.c
+  dist/comm/launch_groups.c
   dist/comm/launch_guard.c
   dist/comm/launch_input.c
   dist/comm/launch_job.c
@@ -122,6 +124,7 @@ set(LS_SOURCES
   dist/comm/launch_port.c
   dist/comm/launch_signals.c
   dist/comm/launch_start.c
+  dist/comm/local_world.c
   dist/comm/recorder.c
   dist/comm/rendezvous.c
   dist/comm/rendezvous_guest.c
@@ -139,6 +142,7 @@ set(LS_SOURCES
   dist/comm/tuner.c
   dist/comm/wait.c
   # dist
+  dist/agree.c
   dist/bucket.c
   dist/ddp.c
   dist/comm/world.c
@@ -157,12 +161,15 @@ set(LS_SOURCES
 set(LS_CLI_SOURCES
   cli/args.c
   cli/cmd_bench.c
+  cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
   cli/cmd_train.c
+  cli/collective_bench.c
+  cli/collective_compare.c
   cli/compare.c
   cli/compute.c
   cli/config.c

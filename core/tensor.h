@@ -59,6 +59,7 @@ typedef struct ls_tensor {
     ls_storage *grad; /* row-major, ls_real; NULL where there is none */
     ls_real
         *grad_home; /* of a leaf: memory in which backward forms its gradient; NULL: its own */
+    const void *reducer; /* of a leaf: who sums its gradient over ranks; NULL: nobody */
 
     /* autograd's part */
     ls_tape    *tape;    /* NULL for a leaf that lives outside any tape */

@@ -148,8 +148,7 @@ static void write_names(ls_trace_file *f, int rank)
     snprintf(text, sizeof text, "\"sort_index\":%d", rank);
     write_name(f, "process_sort_index", rank, COMPUTE, text);
     write_name(f, "thread_name", rank, COMPUTE, "\"name\":\"compute\"");
-    if (f->ranks > 1)
-        write_name(f, "thread_name", rank, COMM, "\"name\":\"comm\"");
+    write_name(f, "thread_name", rank, COMM, "\"name\":\"comm\"");
 }
 
 static void write_arguments(ls_trace_file *f, const ls_span *s)

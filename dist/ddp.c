@@ -6,6 +6,11 @@
  * gradient cannot leave during backward; at the end of the step every rank sends what has not
  * left, with +0 for what it lacks, and then which parameters it used.  So all ranks start the
  * same collectives, whatever each used, and decide alike afterwards.
+ *
+ * Note [bf16 on the wire]
+ * With it a bucket is rounded into a second array when it leaves, and that one travels; ranks'
+ * parts are widened and summed in f32, and the sum is rounded once (dist/comm/collective.h). It
+ * comes back into the bucket as f32, the same on all ranks.
  */
 #include "dist/ddp.h"
 
@@ -14,7 +19,9 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/kernels/combine.h"
 #include "core/tree_sum.h"
+#include "dist/agree.h"
 #include "dist/bucket.h"
 #include "nn/grad_sum.h"
 
@@ -22,7 +29,9 @@ enum { DEFAULT_MB = 25 };
 
 struct ls_ddp {
     ls_comm               *comm; /* its own group: nothing comes between the buckets */
-    const ls_named_tensor *parameters;
+    const ls_named_tensor *all;  /* [n_all] what the ranks share, buffers and frozen ones too */
+    int                    n_all;
+    ls_named_tensor       *parameters; /* [n] of these, what is trained */
     int                    n;
     ls_ddp_opts            opts;
     ls_grad_sum           *sum;
@@ -30,126 +39,49 @@ struct ls_ddp {
     ls_buckets             buckets;
     ls_storage           **views; /* [n] of the gradients in the buckets */
     ls_work              **work;  /* [buckets] */
+    uint16_t             **wire;  /* [buckets] bf16, or NULL; Note [bf16 on the wire] */
     int                    launched;
     int64_t                first_launch;
     uint8_t     *used, *all_used, *any_unused; /* [n] by this rank; by any; not by all */
     uint8_t     *ever, *lacked;                /* [n] the last two, over the step */
     ls_tape     *tape;                         /* of the step that goes on */
     bool         no_sync, synced;
+    bool         toggled; /* no_sync was, between a forward and its backward */
+    uint64_t     before;  /* calls the tape had recorded before the micro-batch */
     ls_tree_sum *rounds; /* [n] interleaved: sums over all ranks, of the micro-batches so far */
     uint64_t     round;
     ls_ddp_stats stats;
     ls_trace    *trace; /* NULL: none */
 };
 
-/* ---- construction ---- */
-
-static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ ((const unsigned char *)p)[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-/* Name, shape, dtype, and whether it is trained. */
-static uint64_t identity(const ls_named_tensor *p)
-{
-    uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), p->name, strlen(p->name) + 1);
-
-    h = hash_bytes(h, &p->tensor->shape.ndim, sizeof p->tensor->shape.ndim);
-    h = hash_bytes(h, p->tensor->shape.dim,
-                   sizeof p->tensor->shape.dim[0] * (size_t)p->tensor->shape.ndim);
-    h = hash_bytes(h, &p->tensor->dtype, sizeof p->tensor->dtype);
-    return hash_bytes(h, &p->tensor->requires_grad, sizeof p->tensor->requires_grad);
-}
-
-static ls_status compare_counts(ls_ddp *d)
-{
-    int       size = ls_comm_size(d->comm);
-    int64_t   n = d->n, *all = ls_calloc((size_t)size, sizeof *all);
-    ls_status status = all ? ls_comm_all_gather(d->comm, all, &n, 1, LS_I64) : LS_ENOMEM;
-
-    for (int r = 1; r < size && !status; r++)
-        if (all[r] != all[0])
-            status = ls_fail(LS_EMISMATCH, "ddp: rank 0 has %lld parameters, rank %d has %lld",
-                             (long long)all[0], r, (long long)all[r]);
-    free(all);
-    return status;
-}
-
-/* "h.0.ln_1.weight F32 (128)" */
-static void describe(const ls_named_tensor *p, char *text, size_t size)
-{
-    ls_shape_text shape;
-
-    snprintf(text, size, "%s %s %s%s", p->name, ls_dtype_name(p->tensor->dtype),
-             ls_shape_print(&p->tensor->shape, &shape),
-             p->tensor->requires_grad ? "" : ", frozen");
-}
-
-enum { DESCRIPTION = 256 };
-
-static ls_status name_difference(ls_ddp *d, int i, int rank)
-{
-    char     *texts             = ls_calloc((size_t)ls_comm_size(d->comm), DESCRIPTION);
-    char      mine[DESCRIPTION] = "";
-    ls_status status            = texts ? LS_OK : LS_ENOMEM;
-
-    describe(&d->parameters[i], mine, sizeof mine);
-    if (!status)
-        status = ls_comm_all_gather(d->comm, texts, mine, DESCRIPTION, LS_U8);
-    if (!status)
-        status = ls_fail(LS_EMISMATCH, "ddp: parameter %d is %s on rank 0 and %s on rank %d", i,
-                         texts, texts + (size_t)rank * DESCRIPTION, rank);
-    free(texts);
-    return status;
-}
-
-static ls_status compare_parameters(ls_ddp *d)
-{
-    int       size   = ls_comm_size(d->comm);
-    size_t    n      = (size_t)d->n;
-    uint64_t *mine   = ls_calloc(n, sizeof *mine),
-             *all    = ls_calloc(n * (size_t)size, sizeof *all);
-    ls_status status = mine && all ? compare_counts(d) : LS_ENOMEM;
-
-    for (int i = 0; i < d->n && !status; i++)
-        mine[i] = identity(&d->parameters[i]);
-    if (!status)
-        status = ls_comm_all_gather(d->comm, all, mine, d->n, LS_I64);
-    for (int i = 0; i < d->n && !status; i++)
-        for (int r = 1; r < size && !status; r++)
-            if (all[(size_t)r * n + (size_t)i] != all[i])
-                status = name_difference(d, i, r);
-    free(mine);
-    free(all);
-    return status;
-}
-
-static ls_status broadcast_values(ls_ddp *d)
-{
-    ls_status status = LS_OK;
-
-    for (int i = 0; i < d->n && !status; i++) {
-        ls_tensor *t = d->parameters[i].tensor;
-        status       = ls_comm_broadcast(d->comm, ls_reals(t),
-                                         ls_tensor_numel(t) * (int64_t)sizeof(ls_real), LS_U8, 0);
-    }
-    return status;
-}
-
 /* ---- during backward ---- */
+
+/* One array into another of another type. */
+static void convert(void *out, ls_dtype to, const void *in, ls_dtype from, int64_t count)
+{
+    ls_k_combine(&(ls_combine){.op    = LS_SUM,
+                               .from  = from,
+                               .to    = to,
+                               .n_in  = 1,
+                               .n_out = 1,
+                               .in    = (const void *const[]){in},
+                               .out   = (void *const[]){out},
+                               .count = count});
+}
 
 static ls_status launch(ls_ddp *d)
 {
     ls_bucket *b    = &d->buckets.buckets[d->launched];
+    void      *wire = d->wire ? (void *)d->wire[d->launched] : b->data;
     ls_call    call = {.kind  = LS_ALL_REDUCE,
-                       .in    = b->data,
-                       .out   = b->data,
+                       .in    = wire,
+                       .out   = wire,
                        .count = b->count,
-                       .dtype = LS_REAL,
+                       .dtype = d->wire ? LS_BF16 : LS_REAL,
                        .op    = LS_SUM};
 
+    if (d->wire)
+        convert(wire, LS_BF16, b->data, LS_REAL, b->count);
     if (!d->launched)
         d->first_launch = ls_now_ns();
     d->stats.all_reduces++;
@@ -196,6 +128,18 @@ static ls_status make_views(ls_ddp *d)
     return LS_OK;
 }
 
+static ls_status make_wire(ls_ddp *d)
+{
+    d->wire = ls_calloc((size_t)d->buckets.n + 1, sizeof *d->wire);
+    for (int k = 0; k < d->buckets.n && d->wire; k++) {
+        size_t bytes = (size_t)d->buckets.buckets[k].count * sizeof **d->wire;
+        d->wire[k]   = ls_comm_alloc(d->comm, bytes);
+        if (!d->wire[k])
+            return LS_ENOMEM;
+    }
+    return d->wire ? LS_OK : LS_ENOMEM;
+}
+
 static ls_status make_parts(ls_ddp *d)
 {
     double mb = d->opts.bucket_mb > 0 ? d->opts.bucket_mb : DEFAULT_MB;
@@ -207,10 +151,10 @@ static ls_status make_parts(ls_ddp *d)
         return status;
     d->stats.buckets = d->buckets.n;
     d->sum           = ls_grad_sum_new(d->parameters, d->n);
-    d->views         = ls_calloc(n, sizeof(void *));
-    d->work          = ls_calloc((size_t)d->buckets.n, sizeof(void *));
-    d->used          = ls_calloc(6 * n, 1);
-    d->rounds        = ls_calloc(n, sizeof *d->rounds);
+    d->views         = ls_calloc(n + 1, sizeof(void *));
+    d->work          = ls_calloc((size_t)d->buckets.n + 1, sizeof(void *));
+    d->used          = ls_calloc(6 * n + 1, 1);
+    d->rounds        = ls_calloc(n + 1, sizeof *d->rounds);
     if (!d->sum || !d->views || !d->work || !d->used || !d->rounds)
         return LS_ENOMEM;
     d->all_used   = d->used + 2 * n;
@@ -218,7 +162,45 @@ static ls_status make_parts(ls_ddp *d)
     d->ever       = d->any_unused + n;
     d->lacked     = d->ever + n;
     d->sink       = (ls_grad_sink){place, done, d};
-    return make_views(d);
+    status        = d->opts.bf16 ? make_wire(d) : LS_OK;
+    return status ? status : make_views(d);
+}
+
+/* This rank cannot go on: nor can the others. */
+static ls_status give_up(ls_ddp *d, ls_status own)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "%s", ls_error_message());
+    ls_comm_abort(d->comm, text);
+    for (int k = 0; k < d->launched; k++)
+        (void)!ls_work_wait(d->work[k]);
+    d->launched = 0;
+    return ls_fail(own, "%s", text);
+}
+
+/* Every parameter belongs to one ls_ddp; what is trained is listed on its own. */
+static ls_status claim(ls_ddp *d)
+{
+    d->parameters = ls_calloc((size_t)d->n_all + 1, sizeof *d->parameters);
+    if (!d->parameters)
+        return LS_ENOMEM;
+    for (int i = 0; i < d->n_all; i++) {
+        ls_tensor *t = d->all[i].tensor;
+        if (t->reducer)
+            return ls_fail(LS_ESTATE, "parameter %s is already wrapped", d->all[i].name);
+        t->reducer = d;
+        if (t->requires_grad)
+            d->parameters[d->n++] = d->all[i];
+    }
+    return LS_OK;
+}
+
+static void unclaim(ls_ddp *d)
+{
+    for (int i = 0; i < d->n_all; i++)
+        if (d->all[i].tensor->reducer == d)
+            d->all[i].tensor->reducer = NULL;
 }
 
 ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
@@ -229,20 +211,24 @@ ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
     *out = NULL;
     if (!d)
         return LS_ENOMEM;
-    d->parameters    = parameters;
-    d->n             = n;
+    d->all           = parameters;
+    d->n_all         = n;
     d->opts          = *opts;
     ls_status status = ls_comm_split(comm, 0, 0, &d->comm);
+    if (!status && (status = claim(d)))
+        status = give_up(d, status);
     if (!status)
-        status = compare_parameters(d);
+        status = ls_agree_on_list(d->comm, d->all, d->n_all);
     if (!status)
-        status = broadcast_values(d);
+        status = ls_share_values(d->comm, d->all, d->n_all);
     if (!status)
         status = make_parts(d);
-    if (status)
+    if (status) {
+        status = ls_fail_in(status, "ddp");
         ls_ddp_free(d);
-    else
+    } else {
         *out = d;
+    }
     return status;
 }
 
@@ -256,6 +242,7 @@ void ls_ddp_free(ls_ddp *d)
 {
     if (!d)
         return;
+    unclaim(d);
     drop_gradients(d);
     for (int i = 0; i < d->n; i++) {
         d->parameters[i].tensor->grad_home = NULL;
@@ -264,12 +251,16 @@ void ls_ddp_free(ls_ddp *d)
         if (d->rounds)
             ls_tree_sum_close(&d->rounds[i]);
     }
+    for (int k = 0; k < d->buckets.n && d->wire; k++)
+        ls_comm_release(d->comm, d->wire[k]);
+    free(d->wire);
     free(d->rounds);
     ls_grad_sum_free(d->sum);
     ls_buckets_close(&d->buckets);
     free(d->views);
     free(d->work);
     free(d->used);
+    free(d->parameters);
     ls_comm_free(d->comm);
     free(d);
 }
@@ -283,6 +274,30 @@ int64_t ls_ddp_micro(const ls_ddp *d, int64_t micros, int64_t k)
     return d->opts.interleaved ? k * size + rank : rank * (micros / size) + k;
 }
 
+/* Before anything of a micro-batch goes anywhere: is its no_sync what its forward saw? */
+static ls_status on_leaf(void *context, ls_tensor *leaf)
+{
+    ls_ddp *d = context;
+
+    if (d->toggled)
+        return ls_fail(LS_ESTATE,
+                       "ddp: no_sync was turned %s between a forward and its backward; set it "
+                       "before the forward",
+                       d->no_sync ? "on" : "off");
+    if (d->synced)
+        return ls_fail(LS_ESTATE, "ddp: a micro-batch after the one that was synchronised; all "
+                                  "but the step's last need no_sync");
+    return ls_grad_sum_take(d->sum, leaf);
+}
+
+/* Where the sums of the micro-batch to come go. */
+static void set_sink(ls_ddp *d)
+{
+    bool keeps = d->no_sync && !d->opts.interleaved;
+
+    ls_grad_sum_last_micro(d->sum, keeps ? NULL : &d->sink);
+}
+
 /* Gradients are missing again, the tape's leaves come here. */
 static void begin_round(ls_ddp *d)
 {
@@ -290,27 +305,46 @@ static void begin_round(ls_ddp *d)
     memset(d->used, 0, (size_t)d->n);
     d->launched = 0;
     ls_grad_sum_begin(d->sum, d->tape);
+    ls_tape_on_leaf(d->tape, on_leaf, d);
+    set_sink(d);
 }
 
-void ls_ddp_begin(ls_ddp *d, ls_tape *tape)
+/* What is trained was settled when buckets were made. */
+static ls_status look_for_frozen(const ls_ddp *d)
+{
+    for (int i = 0, trained = 0; i < d->n_all; i++) {
+        const ls_tensor *t   = d->all[i].tensor;
+        bool             was = trained < d->n && d->parameters[trained].tensor == t;
+        trained += was;
+        if (t->requires_grad != was)
+            return ls_fail(LS_ESTATE,
+                           "ddp: parameter %s was %s after construction; make a new ls_ddp",
+                           d->all[i].name, was ? "frozen" : "thawed");
+    }
+    return LS_OK;
+}
+
+ls_status ls_ddp_begin(ls_ddp *d, ls_tape *tape)
 {
     drop_gradients(d);
     for (int i = 0; i < d->n; i++)
         ls_tree_sum_close(&d->rounds[i]);
     memset(d->ever, 0, (size_t)d->n);
+    memset(d->lacked, 0, (size_t)d->n);
     d->tape   = tape;
     d->round  = 0;
-    d->synced = d->no_sync = false;
+    d->before = ls_tape_recorded(tape);
+    d->synced = d->no_sync = d->toggled = false;
     begin_round(d);
+    return look_for_frozen(d);
 }
 
 void ls_ddp_no_sync(ls_ddp *d, bool on)
 {
+    if (on != d->no_sync && ls_tape_recorded(d->tape) != d->before)
+        d->toggled = true;
     d->no_sync = on;
-    if (on && !d->opts.interleaved)
-        return;
-    d->synced = d->synced || !on;
-    ls_grad_sum_last_micro(d->sum, &d->sink);
+    set_sink(d);
 }
 
 /* What this rank lacks counts as +0; everything that has not left leaves. */
@@ -329,13 +363,13 @@ static ls_status launch_rest(ls_ddp *d)
 
 static void trace_bucket(ls_ddp *d, int k, const ls_work_times *t)
 {
-    int64_t bytes = d->buckets.buckets[k].count * (int64_t)sizeof(ls_real);
+    size_t each = ls_dtype_bytes(d->wire ? LS_BF16 : LS_REAL);
 
     ls_trace_add(d->trace, &(ls_span){.kind     = LS_SPAN_ALL_REDUCE,
                                       .launched = t->started,
                                       .start    = t->began,
                                       .end      = t->ended,
-                                      .bytes    = bytes,
+                                      .bytes    = d->buckets.buckets[k].count * (int64_t)each,
                                       .sequence = t->sequence,
                                       .index    = k});
 }
@@ -346,11 +380,14 @@ static ls_status wait_all(ls_ddp *d)
     ls_status status = LS_OK;
 
     for (int k = 0; k < d->launched; k++) {
-        ls_work_times times;
-        ls_status     one = ls_work_wait_timed(d->work[k], &times);
-        status            = status ? status : one;
+        const ls_bucket *b = &d->buckets.buckets[k];
+        ls_work_times    times;
+        ls_status        one = ls_work_wait_timed(d->work[k], &times);
+        status               = status ? status : one;
         if (!one)
             trace_bucket(d, k, &times);
+        if (d->wire && !one)
+            convert(b->data, LS_REAL, d->wire[k], LS_BF16, b->count);
     }
     ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
     d->stats.exposed_ns = ls_now_ns() - start;
@@ -477,22 +514,12 @@ ls_status ls_ddp_end_micro(ls_ddp *d)
 {
     ls_status status = ls_grad_sum_end_micro(d->sum);
 
+    d->synced = d->synced || !d->no_sync;
+    d->before = ls_tape_recorded(d->tape);
     return status || !d->opts.interleaved ? status : end_round(d);
 }
 
 /* ---- the end of a step ---- */
-
-/* This rank cannot go on: nor can the others. */
-static ls_status give_up(ls_ddp *d, ls_status own)
-{
-    char text[400];
-
-    snprintf(text, sizeof text, "%s", ls_error_message());
-    ls_comm_abort(d->comm, text);
-    for (int k = 0; k < d->launched; k++)
-        (void)!ls_work_wait(d->work[k]);
-    return ls_fail(own, "%s", text);
-}
 
 ls_status ls_ddp_finish(ls_ddp *d, ls_tape *tape, ls_status own)
 {
@@ -525,4 +552,11 @@ void ls_ddp_set_trace(ls_ddp *d, ls_trace *trace)
 ls_ddp_stats ls_ddp_get_stats(const ls_ddp *d)
 {
     return d->stats;
+}
+
+ls_status ls_ddp_check(ls_ddp *d)
+{
+    ls_status status = ls_agree_on_values(d->comm, d->all, d->n_all);
+
+    return status ? ls_fail_in(status, "ddp") : LS_OK;
 }

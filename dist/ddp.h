@@ -12,12 +12,11 @@
  * across ranks, one all_reduce a bucket and micro-batch, the top levels inside the rank.  N a
  * power of two gives the bits of one process, for any M/N.
  *
- *     ls_ddp_begin(ddp, tape);
- *     for each micro-batch of this rank:
+ *     status = ls_ddp_begin(ddp, tape);
+ *     for each micro-batch of this rank, unless something has failed:
  *         ls_ddp_no_sync(ddp, it is not the last);
  *         ls_tape_reset, forward, ls_backward, ls_ddp_end_micro(ddp);
- *     ls_ddp_finish(ddp, tape, status);        gradients are the sums of the whole step, on all
- * ranks
+ *     status = ls_ddp_finish(ddp, tape, status);     gradients: sums of the whole step, on all
  *
  * Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
  * (arXiv:2006.15704).
@@ -38,21 +37,32 @@ typedef struct {
     bool   find_unused; /* parameters that no rank, or not every rank, uses are no error */
     bool   interleaved; /* which micro-batches a rank computes, see above */
     bool   one_micro;   /* blocks, and every rank computes one: gradients form in the buckets */
+    bool   bf16;        /* gradients travel as bf16, sums are in f32 and rounded once: half the
+                           bytes, and not the bits of one process */
 } ls_ddp_opts;
 
 /*
- * The parameters must agree on all ranks in number, name, shape and dtype (EMISMATCH names the
- * first that does not); their values become rank 0's.  The list is borrowed, comm is borrowed
- * and split.  All ranks call it.
+ * The list holds parameters, and may hold buffers (ls_module_list).  Its tensors must agree on
+ * all ranks in number, name, shape, dtype and requires_grad (EMISMATCH names the first that
+ * does not); their values become rank 0's.  Those that need a gradient now are trained, and
+ * must stay so.  ESTATE for one that another ls_ddp has.  The list is borrowed, comm is
+ * borrowed and split.  All ranks call it.
  */
 LS_MUST_CHECK ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
                                    const ls_ddp_opts *opts, ls_ddp **ddp);
 void                    ls_ddp_free(ls_ddp *ddp); /* NULL is allowed; frees gradients too */
 
-/* Starts a step: drops the parameters' gradients, hooks into the tape. */
-void ls_ddp_begin(ls_ddp *ddp, ls_tape *tape);
+/*
+ * Starts a step: drops the parameters' gradients, hooks into the tape.  ESTATE, to be handed on
+ * to ls_ddp_finish(), for a parameter that was frozen or thawed since construction.
+ */
+LS_MUST_CHECK ls_status ls_ddp_begin(ls_ddp *ddp, ls_tape *tape);
 
-/* Before each forward: the micro-batch to come is (not) this rank's last of the step. */
+/*
+ * Before each forward: the micro-batch to come is (not) this rank's last of the step.  Off
+ * where a step begins.  A change between a forward and its backward makes that backward fail
+ * (ESTATE), before any gradient is sent.
+ */
 void ls_ddp_no_sync(ls_ddp *ddp, bool on);
 
 /* After each backward.  Errors as ls_ddp_finish(), to which they are handed on. */
@@ -66,6 +76,13 @@ LS_MUST_CHECK ls_status ls_ddp_end_micro(ls_ddp *ddp);
  * as well.
  */
 LS_MUST_CHECK ls_status ls_ddp_finish(ls_ddp *ddp, ls_tape *tape, ls_status own);
+
+/*
+ * Between steps: do all ranks hold the same bits?  EMISMATCH on all ranks alike where not, with
+ * the first tensor and element, ranks and values.  Costs one pass over the parameters and eight
+ * bytes a tensor on the wire.
+ */
+LS_MUST_CHECK ls_status ls_ddp_check(ls_ddp *ddp);
 
 /* Which micro-batch is the k-th of this rank, of M. */
 int64_t ls_ddp_micro(const ls_ddp *ddp, int64_t micros, int64_t k);

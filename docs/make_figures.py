@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""make_figures.py - draws docs/loss.svg from the metrics of a run; Python's standard library only.
+"""make_figures.py - draws docs/loss.svg and docs/collectives.svg from measurements; Python's standard library only.
 
     build/lockstep train examples/gpt_tiny.json
     docs/make_figures.py [RUN_DIR]                 runs/gpt_tiny unless said otherwise
+
+    build/lockstep bench collectives -n 4 --json >heap.jsonl     and so on, one file or several
+    docs/make_figures.py --collectives heap.jsonl ...             prints the same figures as a table too
 """
 import json
 import math
@@ -12,6 +15,7 @@ import sys
 WIDTH, HEIGHT = 720, 360
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 44  # margins around the plot
 INK, GRID, TRAIN, VAL = "#333333", "#e4e4e4", "#9db8d9", "#c0392b"
+COLORS = ["#c0392b", "#2c6fad", "#3a8f4d", "#8e5ea2", "#b8860b", "#555555"]
 
 
 def read(run):
@@ -86,11 +90,100 @@ def draw(series, config):
     return "\n".join(svg + ["</svg>"]) + "\n"
 
 
+class LogPlot:
+    """Sizes in powers of 4 across, GB/s in powers of 10 up."""
+
+    def __init__(self, series):
+        points = [p for line in series.values() for p in line]
+        self.sizes = sorted({size for size, _ in points})
+        self.low = math.floor(math.log10(min(rate for _, rate in points)))
+        self.high = max(math.ceil(math.log10(max(rate for _, rate in points))), self.low + 1)
+
+    def at(self, size, rate):
+        first, last = math.log(self.sizes[0]), math.log(self.sizes[-1])
+        across = (math.log(size) - first) / (last - first) if last > first else 0.5
+        up = (math.log10(rate) - self.low) / (self.high - self.low)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    def axes(self):
+        out = []
+        for power in range(self.low, self.high + 1):
+            y = self.at(self.sizes[0], 10.0 ** power)[1]
+            out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID}"/>')
+            out.append(text(LEFT - 8, y + 4, f"{10.0 ** power:g}", "end"))
+        for i, size in enumerate(self.sizes):
+            last = i == len(self.sizes) - 1 and i > 0
+            out.append(text(self.at(size, 10.0 ** self.low)[0], HEIGHT - BOTTOM + 18, size_text(size), "end" if last else "middle"))
+        out.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "size"))
+        middle = (TOP + HEIGHT - BOTTOM) / 2
+        out.append(text(16, middle, "bus bandwidth, GB/s", extra=f' transform="rotate(-90 16 {middle:.1f})"'))
+        return out
+
+    def line(self, points, color):
+        places = [self.at(*p) for p in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        return [f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"/>'] + [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in places]
+
+
+def size_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:g} {name}"
+    return f"{size} B"
+
+
+def read_collectives(paths):
+    """{label: [(bytes, busbw)]} and what all lines have in common: operation and ranks."""
+    series, common = {}, set()
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                if line["bytes"] <= 0 or line["busbw_gbs"] <= 0:
+                    continue
+                label = f'{line["transport"]}, {line["memory"]} memory'
+                series.setdefault(label, []).append((line["bytes"], line["busbw_gbs"]))
+                common.add((line["op"], line["n"]))
+    if len(common) != 1:
+        sys.exit(f"make_figures.py: one operation on one number of ranks wanted, found {sorted(common)}")
+    return {label: sorted(points) for label, points in series.items()}, common.pop()
+
+
+def draw_collectives(series, common):
+    plot = LogPlot(series)
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">',
+           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+           text(LEFT, 22, f"{common[0]} on {common[1]} ranks of one host", "start")]
+    svg += plot.axes()
+    for i, (label, points) in enumerate(series.items()):
+        color = COLORS[i % len(COLORS)]
+        svg += plot.line(points, color)
+        svg.append(text(LEFT + 12, TOP + 16 + 18 * i, label, "start", color))
+    return "\n".join(svg + ["</svg>"]) + "\n"
+
+
+def table(series):
+    """The same figures as Markdown."""
+    labels = list(series)
+    lines = ["| size | " + " | ".join(labels) + " |", "|---|" + "---|" * len(labels)]
+    for size in sorted({size for points in series.values() for size, _ in points}):
+        rates = [dict(series[label]).get(size) for label in labels]
+        lines.append(f"| {size_text(size)} | " + " | ".join("" if r is None else f"{r:.3g}" for r in rates) + " |")
+    return "\n".join(lines)
+
+
+def write(name, svg):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), "w", encoding="utf-8") as file:
+        file.write(svg)
+
+
 def main():
-    run = sys.argv[1] if len(sys.argv) > 1 else "runs/gpt_tiny"
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loss.svg")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(draw(*read(run)))
+    if sys.argv[1:2] == ["--collectives"]:
+        series, common = read_collectives(sys.argv[2:])
+        write("collectives.svg", draw_collectives(series, common))
+        print(table(series))
+    else:
+        write("loss.svg", draw(*read(sys.argv[1] if len(sys.argv) > 1 else "runs/gpt_tiny")))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
     return status ? status : s->sink->done(s->sink->context, i);
 }
 
-static ls_status take(void *context, ls_tensor *leaf)
+ls_status ls_grad_sum_take(void *context, ls_tensor *leaf)
 {
     ls_grad_sum *s = context;
     slot        *x = slot_of(s, leaf);
@@ -110,7 +110,7 @@ void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape)
     clear(s);
     for (int i = 0; i < s->n; i++)
         ls_tensor_zero_grad(s->parameters[i].tensor);
-    ls_tape_on_leaf(tape, take, s);
+    ls_tape_on_leaf(tape, ls_grad_sum_take, s);
 }
 
 ls_status ls_grad_sum_end_micro(ls_grad_sum *s)

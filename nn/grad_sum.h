@@ -32,10 +32,10 @@ typedef struct {
 } ls_grad_sink;
 
 /*
- * The micro-batch to come is the last of the step: each parameter's sum is finished as soon as
- * its leaf is complete, and goes to the sink (borrowed until ls_grad_sum_finish).  Parameters
- * that the last micro-batch does not use, but one before it did, follow in
- * ls_grad_sum_end_micro(); those of no micro-batch never do.
+ * The micro-batch to come is the last of the step (sink NULL: it is not, after all): each
+ * parameter's sum is finished as soon as its leaf is complete, and goes to the sink (borrowed
+ * until ls_grad_sum_finish).  Parameters that the last micro-batch does not use, but one before
+ * it did, follow in ls_grad_sum_end_micro(); those of no micro-batch never do.
  */
 void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink);
 
@@ -44,6 +44,9 @@ bool ls_grad_sum_used(const ls_grad_sum *s, int i);
 
 /* Starts a step: forgets partial sums, drops the parameters' gradients, hooks into the tape. */
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape);
+
+/* The hook itself, for who puts one before it; `sum` is an ls_grad_sum. */
+LS_MUST_CHECK ls_status ls_grad_sum_take(void *sum, ls_tensor *leaf);
 
 /* After the backward of a micro-batch: parameters that it did not use count as +0.  ENOMEM. */
 LS_MUST_CHECK ls_status ls_grad_sum_end_micro(ls_grad_sum *s);

@@ -44,16 +44,6 @@ typedef union {
     uint16_t bf16[BLOCK_BYTES / sizeof(uint16_t)];
 } block;
 
-const char *ls_reduce_op_name(ls_reduce_op op)
-{
-    static const char *const name[] = {
-#define X(id, text) [LS_##id] = text,
-        LS_REDUCE_OP_MAP(X)
-#undef X
-    };
-    return (unsigned)op < LS_REDUCE_OP_COUNT ? name[op] : "unknown reduction";
-}
-
 LS_INLINE uint32_t bits_of(float x)
 {
     uint32_t bits;

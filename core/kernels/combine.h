@@ -13,23 +13,7 @@
 #define LS_CORE_KERNELS_COMBINE_H
 
 #include "core/dtype.h"
-
-#define LS_REDUCE_OP_MAP(X) \
-    X(SUM, "sum")           \
-    X(AVG, "avg")           \
-    X(MIN, "min")           \
-    X(MAX, "max")           \
-    X(PROD, "prod")
-
-typedef enum {
-#define X(name, text) LS_##name,
-    LS_REDUCE_OP_MAP(X)
-#undef X
-        LS_REDUCE_OP_COUNT
-} ls_reduce_op;
-
-/* "sum", "avg", ...; a literal. */
-const char *ls_reduce_op_name(ls_reduce_op op);
+#include "core/reduce_op.h"
 
 /*
  * What to join.  An output may be one of the inputs (the very same pointer, except BF16 ->

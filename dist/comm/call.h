@@ -7,8 +7,9 @@
 #ifndef LS_DIST_COMM_CALL_H
 #define LS_DIST_COMM_CALL_H
 
+#include "core/dtype.h"
 #include "core/error.h"
-#include "core/kernels/combine.h"
+#include "core/reduce_op.h"
 
 #define LS_COLLECTIVE_MAP(X)            \
     X(SEND, "send")                     \

@@ -8,6 +8,7 @@
 #ifndef LS_DIST_COMM_COLLECTIVE_IMPL_H
 #define LS_DIST_COMM_COLLECTIVE_IMPL_H
 
+#include "core/kernels/combine.h"
 #include "dist/comm/collective.h"
 
 /* Bytes that travel at once, so that one piece is joined while the next is on its way. */

@@ -147,6 +147,7 @@ typedef struct {
     int64_t payload; /* bytes of the callers' buffers */
     int64_t sent; /* bytes handed to peers: wire, or stores into and loads from their memory */
     int64_t wait_ns, copy_ns, reduce_ns, total_ns;
+    ls_algorithm algorithm; /* of the last one */
 } ls_comm_counters;
 
 ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind);

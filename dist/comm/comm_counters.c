@@ -21,6 +21,7 @@ static void add(ls_comm_counters *to, const ls_comm_counters *from)
     to->copy_ns += from->copy_ns;
     to->reduce_ns += from->reduce_ns;
     to->total_ns += from->total_ns;
+    to->algorithm = from->algorithm;
 }
 
 static void write_line(ls_comm *comm, const ls_operation *op, const ls_comm_counters *did,
@@ -49,9 +50,10 @@ void ls__comm_count(ls_comm *comm, const ls_operation *op, ls_comm_counters did,
 {
     const ls_descriptor *d = &op->running.what;
 
-    did.calls   = 1;
-    did.payload = (int64_t)(d->count * ls_dtype_bytes((ls_dtype)d->dtype));
-    did.wait_ns = op->running.wait_ns;
+    did.calls     = 1;
+    did.payload   = (int64_t)(d->count * ls_dtype_bytes((ls_dtype)d->dtype));
+    did.wait_ns   = op->running.wait_ns;
+    did.algorithm = op->algorithm;
     pthread_mutex_lock(&comm->lock);
     add(&comm->counted[d->kind], &did);
     pthread_mutex_unlock(&comm->lock);

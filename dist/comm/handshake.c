@@ -61,16 +61,17 @@ bool ls__sealed(const ls__session *s, ls__mac_of what, const void *data, size_t 
 }
 
 ls_status ls__verdict_make(const ls__session *s, ls__mac_of what, ls__verdict_code code,
-                           const char *text, ls__verdict *verdict)
+                           ls_status status, const char *text, ls__verdict *verdict)
 {
-    *verdict = (ls__verdict){.magic = LS__HANDSHAKE_MAGIC, .code = (uint32_t)code};
+    *verdict = (ls__verdict){
+        .magic = LS__HANDSHAKE_MAGIC, .code = (uint32_t)code, .status = (uint32_t)status};
     snprintf(verdict->text, sizeof verdict->text, "%s", text);
     return ls__seal(s, what, verdict, offsetof(ls__verdict, mac), verdict->mac);
 }
 
 bool ls__verdict_holds(const ls__session *s, ls__mac_of what, const ls__verdict *verdict)
 {
-    return verdict->magic == LS__HANDSHAKE_MAGIC &&
+    return verdict->magic == LS__HANDSHAKE_MAGIC && verdict->status < LS_STATUS_COUNT &&
            ls__sealed(s, what, verdict, offsetof(ls__verdict, mac), verdict->mac) &&
            verdict->text[LS__VERDICT_TEXT - 1] == '\0';
 }

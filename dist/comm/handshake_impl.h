@@ -70,7 +70,8 @@ typedef enum {
 
 typedef struct {
     uint64_t      magic;
-    uint32_t      code, unused;
+    uint32_t      code;
+    uint32_t      status; /* ls_status, of FAILED */
     char          text[LS__VERDICT_TEXT];
     unsigned char mac[LS__MAC];
 } ls__verdict;
@@ -103,8 +104,8 @@ bool ls__sealed(const ls__session *s, ls__mac_of what, const void *data, size_t 
 
 /* A sealed verdict; the text is cut to its place. */
 LS_MUST_CHECK ls_status ls__verdict_make(const ls__session *s, ls__mac_of what,
-                                         ls__verdict_code code, const char *text,
-                                         ls__verdict *verdict);
+                                         ls__verdict_code code, ls_status status,
+                                         const char *text, ls__verdict *verdict);
 
 /* Proved, whole, of this version, and its text ends. */
 bool ls__verdict_holds(const ls__session *s, ls__mac_of what, const ls__verdict *verdict);

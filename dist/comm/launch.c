@@ -22,7 +22,7 @@ typedef struct {
     ls__place             place;
     ls__outputs           outputs;
     ls__signals           signals;
-    int                   guard, restarts;
+    int                   restarts;
     char                  secret[2 * SECRET_BYTES + 1];
 } launch;
 
@@ -101,7 +101,8 @@ static ls_status find_secret(launch *l)
 static ls_status shared_run_id(launch *l)
 {
     const char *exported = getenv("LOCKSTEP_RUN_ID");
-    const char *parts[]  = {"run id", l->place.secret, l->opts->rendezvous};
+    char        address[sizeof l->place.master.host + 16];
+    const char *parts[] = {"run id", l->place.secret, address};
     char        hex[LS_SHA256_HEX];
     ls_sha256   sha;
     ls_status   status;
@@ -110,6 +111,7 @@ static ls_status shared_run_id(launch *l)
         snprintf(l->place.run_id, sizeof l->place.run_id, "%s", exported);
         return LS_OK;
     }
+    snprintf(address, sizeof address, "%s:%d", l->place.master.host, l->place.master.port);
     status = ls_sha256_init(&sha);
     for (int i = 0; i < 3 && !status; i++)
         status = ls_sha256_update(&sha, parts[i], strlen(parts[i]) + 1);
@@ -211,7 +213,7 @@ static ls_status run_attempts(launch *l, ls__outcome *outcome)
     do {
         status = find_master(l);
         if (!status)
-            status = ls__attempt(&l->place, l->guard, &l->outputs, outcome);
+            status = ls__attempt(&l->place, &l->outputs, outcome);
     } while (!status && goes_on(l, outcome));
     return status;
 }
@@ -248,11 +250,11 @@ static int finish(launch *l, const ls__outcome *o)
 static ls_status run_job(launch *l, int *exit_status)
 {
     ls__outcome outcome = {.rank = -1};
-    ls_status   status  = ls__guard_begin(&l->guard);
+    ls_status   status  = ls__guard_begin(&l->place.guard);
 
     if (!status) {
         status = run_attempts(l, &outcome);
-        close(l->guard);
+        close(l->place.guard);
     }
     if (!status)
         say_failure(l, &outcome);
@@ -262,7 +264,7 @@ static ls_status run_job(launch *l, int *exit_status)
 
 ls_status ls_launch(const ls_launch_opts *opts, int *exit_status)
 {
-    launch    l    = {.opts = opts, .guard = -1};
+    launch    l    = {.opts = opts};
     char     *path = NULL;
     ls_status status;
 

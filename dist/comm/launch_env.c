@@ -155,7 +155,7 @@ static ls_status read_slurm_local(saying *s)
         s->local_world = nth_count(list, node);
     if (s->local_world < 0 && nodes == 1)
         s->local_world = s->world;
-    if (s->local_world > s->world) /* a list of the job, not of this step */
+    if (s->local_world > s->world || s->local_rank >= s->local_world) /* the job's, no step's */
         s->local_world = -1;
     return LS_OK;
 }

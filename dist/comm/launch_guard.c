@@ -3,7 +3,8 @@
  * launch_guard.c - the guardian: a process that kills the ranks' groups when the launcher is
  * gone, also when it was killed by a signal that nobody can catch.
  *
- *     launcher ── pipe: +group, -group, ... ──> guardian
+ *     rank, before exec ── +group ──┐
+ *     launcher          ── -group ──┴── pipe ──> guardian
  *
  * A rank itself dies with the launcher by PR_SET_PDEATHSIG, at once; what it started does not,
  * and a shell script between launcher and program is common.  The guardian is started by a

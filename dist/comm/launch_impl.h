@@ -8,6 +8,7 @@
  *     launch_input.c    a terminal's text to rank 0
  *     launch_signals.c  signals as bytes in a pipe
  *     launch_guard.c    the guardian that outlives the launcher
+ *     launch_groups.c   which process groups still run
  *     launch_port.c     where the ranks meet
  */
 #ifndef LS_DIST_COMM_LAUNCH_IMPL_H
@@ -86,6 +87,16 @@ LS_MUST_CHECK ls_status ls__guard_begin(int *fd);
 void                    ls__guard_add(int fd, pid_t group);
 void                    ls__guard_remove(int fd, pid_t group);
 
+/* ---- launch_groups.c ---- */
+
+typedef struct {
+    pid_t group;
+    bool  lives; /* has a member that is no zombie */
+} ls__group;
+
+/* Sets `lives`; how many do.  Where /proc is not there all are taken to. */
+int ls__groups_living(ls__group *groups, int n);
+
 /* ---- launch_port.c ---- */
 
 typedef struct {
@@ -113,7 +124,7 @@ typedef struct {
     ls__address           master;
     char                  run_id[128];
     const char           *secret;
-    int                   listen_fd, board_fd, trouble_fd;
+    int                   listen_fd, board_fd, trouble_fd, guard;
     const ls__signals    *signals;
     struct rlimit         files; /* the ranks' limit */
 } ls__place;
@@ -153,7 +164,7 @@ typedef struct {
 } ls__outputs;
 
 /* One attempt, with signals caught and the guardian there. */
-LS_MUST_CHECK ls_status ls__attempt(ls__place *place, int guard, ls__outputs *outputs,
+LS_MUST_CHECK ls_status ls__attempt(ls__place *place, ls__outputs *outputs,
                                     ls__outcome *outcome);
 
 /* 128 + signal, or what it exited with. */

@@ -29,7 +29,7 @@
 enum {
     GRACE_MS   = 2000,  /* from SIGTERM to SIGKILL */
     REMAINS_MS = 30000, /* for what is left of groups after a stop signal that was passed on */
-    KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL; a zombie never goes */
+    KILLED_MS  = 1000,  /* for groups to be gone after SIGKILL */
     TWICE_MS   = 20,    /* `timeout` sends its signal twice; a person is slower */
     LOOK_MS    = 100,
     LOOK_SOON_MS = 10,
@@ -49,11 +49,12 @@ enum { POLL_SIGNALS, POLL_SINKS, POLL_INPUT = POLL_SINKS + 2, POLL_RANKS };
 
 typedef struct {
     ls__place     *place;
-    int            guard, alive; /* ranks that have not ended */
+    int            alive; /* ranks that have not ended */
     ls__outputs   *outputs;
     ls__outcome   *outcome;
     ls_board      *board;
-    rank_state    *ranks; /* [n] */
+    rank_state    *ranks;  /* [n] */
+    ls__group     *groups; /* [n] scratch */
     ls__input      input;
     struct pollfd *polls; /* [POLL_RANKS + 2 n] */
     int            trouble[2];
@@ -104,6 +105,27 @@ static void signal_groups(job *j, int number)
             kill(-j->ranks[i].pid, number);
 }
 
+static void forget_group(job *j, rank_state *r)
+{
+    r->group = false;
+    ls__guard_remove(j->place->guard, r->pid);
+}
+
+/* When all ranks have ended: forgets the groups of zombies alone; how many others there are. */
+static int look_closer(job *j)
+{
+    int n = 0, at = 0;
+
+    for (int i = 0; i < j->place->n; i++)
+        if (j->ranks[i].group)
+            j->groups[n++] = (ls__group){.group = j->ranks[i].pid};
+    int living = ls__groups_living(j->groups, n);
+    for (int i = 0; i < j->place->n; i++)
+        if (j->ranks[i].group && !j->groups[at++].lives)
+            forget_group(j, &j->ranks[i]);
+    return living;
+}
+
 /* Forgets the groups that have nobody left; how many others there are. */
 static int look_at_groups(job *j)
 {
@@ -111,13 +133,11 @@ static int look_at_groups(job *j)
 
     for (int i = 0; i < j->place->n; i++) {
         rank_state *r = &j->ranks[i];
-        if (r->group && r->ended && kill(-r->pid, 0) && errno == ESRCH) {
-            r->group = false;
-            ls__guard_remove(j->guard, r->pid);
-        }
+        if (r->group && r->ended && kill(-r->pid, 0) && errno == ESRCH)
+            forget_group(j, r);
         left += r->group;
     }
-    return left;
+    return left && !j->alive ? look_closer(j) : left;
 }
 
 static void enter(job *j, stage next, int limit_ms)
@@ -338,7 +358,6 @@ static ls_status start(job *j, int i)
     r->pid   = started.pid;
     r->group = true;
     j->alive++;
-    ls__guard_add(j->guard, r->pid);
     if (started.in >= 0)
         j->input = (ls__input){.from = STDIN_FILENO, .to = started.in};
     if (!j->place->opts->plain || world_rank(j, i) != 0)
@@ -392,7 +411,7 @@ static void abandon(job *j)
         while (r->pid > 0 && waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         if (r->pid > 0)
-            ls__guard_remove(j->guard, r->pid);
+            ls__guard_remove(j->place->guard, r->pid);
     }
 }
 
@@ -435,12 +454,13 @@ static ls_status prepare(job *j)
     int        nodes = p->opts->nodes > 0 ? p->opts->nodes : 1;
     ls_status  status;
 
-    j->ranks = ls_calloc((size_t)p->n, sizeof *j->ranks);
-    j->polls = ls_calloc((size_t)(POLL_RANKS + 2 * p->n), sizeof *j->polls);
-    if (!j->ranks || !j->polls)
-        return LS_ENOMEM;
-    for (int i = 0; i < p->n; i++)
+    j->ranks  = ls_calloc((size_t)p->n, sizeof *j->ranks);
+    j->groups = ls_calloc((size_t)p->n, sizeof *j->groups);
+    j->polls  = ls_calloc((size_t)(POLL_RANKS + 2 * p->n), sizeof *j->polls);
+    for (int i = 0; j->ranks && i < p->n; i++)
         j->ranks[i].out.fd = j->ranks[i].err.fd = -1;
+    if (!j->ranks || !j->groups || !j->polls)
+        return LS_ENOMEM;
     if (pipe2(j->trouble, O_CLOEXEC)) {
         j->trouble[0] = j->trouble[1] = -1;
         return ls_fail(LS_EIO, "run: no pipe: %s", strerror(errno));
@@ -466,13 +486,13 @@ static void clear(job *j)
     close_fd(&j->place->listen_fd);
     ls_board_free(j->board);
     free(j->ranks);
+    free(j->groups);
     free(j->polls);
 }
 
-ls_status ls__attempt(ls__place *place, int guard, ls__outputs *outputs, ls__outcome *outcome)
+ls_status ls__attempt(ls__place *place, ls__outputs *outputs, ls__outcome *outcome)
 {
     job       j = {.place   = place,
-                   .guard   = guard,
                    .outputs = outputs,
                    .outcome = outcome,
                    .input   = {.from = -1, .to = -1},

@@ -44,11 +44,12 @@ static int port_of(int fd)
 {
     struct sockaddr_storage at     = {0};
     socklen_t               length = sizeof at;
+    char                    port[NI_MAXSERV];
 
-    if (getsockname(fd, (struct sockaddr *)&at, &length))
+    if (getsockname(fd, (struct sockaddr *)&at, &length) ||
+        getnameinfo((struct sockaddr *)&at, length, NULL, 0, port, sizeof port, NI_NUMERICSERV))
         return 0;
-    return ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-                                          : ((struct sockaddr_in *)&at)->sin_port);
+    return (int)strtol(port, NULL, 10);
 }
 
 /* The socket, or -1 and errno. */

@@ -248,10 +248,14 @@ static void hand_down(int fd)
         fcntl(fd, F_SETFD, 0);
 }
 
-/* With all signals blocked until its handlers are the caller's again. */
+/*
+ * With all signals blocked until its handlers are the caller's again.  It tells the guardian
+ * itself: the launcher may be killed before it could.
+ */
 static void become_rank(const ls__place *p, int i, const ends *e)
 {
     setpgid(0, 0);
+    ls__guard_add(p->guard, getpid());
     if (e->in != STDIN_FILENO)
         dup2(e->in, STDIN_FILENO);
     dup2(e->out, STDOUT_FILENO);

@@ -230,6 +230,15 @@ static ls_status choose_tcp(ls__meeting *m)
         missing);
 }
 
+static ls_status check_ports(const int ports[2])
+{
+    if ((!ports[0] && !ports[1]) ||
+        (ports[0] >= 1 && ports[0] <= ports[1] && ports[1] <= 65535))
+        return LS_OK;
+    return ls_fail(LS_ECONFIG, "ports %d to %d to listen on: they count from 1 to 65535",
+                   ports[0], ports[1]);
+}
+
 static ls_status choose_way(ls__meeting *m)
 {
     bool told = m->env->master[0] && m->env->port;
@@ -293,8 +302,10 @@ ls_status ls__meeting_listen(ls__meeting *m, const char *route)
 
 static ls_status meet(ls__meeting *m)
 {
-    ls_status status = choose_way(m);
+    ls_status status = check_ports(m->opts->ports);
 
+    if (!status)
+        status = choose_way(m);
     if (!status)
         status = introduce(m);
     if (!status)

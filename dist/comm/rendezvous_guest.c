@@ -147,19 +147,26 @@ static void ended(search *s, try *t, int error)
         fail_try(s, t, strerror(error ? error : ECONNRESET));
 }
 
+/* On a Unix socket the kernel tells who listens, before a word is said. */
+static void connected(search *s, try *t)
+{
+    if (s->m->by_unix && !ls__same_user(t->fd))
+        turn_away(s, t, "another user listens there");
+    else
+        t->phase = CHALLENGED;
+}
+
 static void dial(search *s, try *t)
 {
     t->fd    = s->m->by_unix ? ls__unix_socket() : ls__tcp_socket(t->at.any.sa_family);
     t->phase = DIALLING;
     t->got   = 0;
     t->due   = ls_now_ns() + PATIENCE_NS;
-    if (t->fd < 0)
-        fail_try(s, t, strerror(errno));
-    else if (!connect(t->fd, &t->at.any, t->length))
-        t->phase = CHALLENGED;
-    else if (errno == EAGAIN && s->m->by_unix) /* more than its queue holds are coming */
+    if (t->fd >= 0 && !connect(t->fd, &t->at.any, t->length))
+        connected(s, t);
+    else if (t->fd >= 0 && errno == EAGAIN) /* of Unix sockets: more are coming than it holds */
         fail_try(s, t, "its queue is full");
-    else if (errno != EINPROGRESS && errno != EINTR)
+    else if (t->fd < 0 || (errno != EINPROGRESS && errno != EINTR))
         fail_try(s, t, strerror(errno));
 }
 
@@ -173,7 +180,7 @@ static void finish_dial(search *s, try *t)
     if (error)
         fail_try(s, t, strerror(error));
     else
-        t->phase = CHALLENGED;
+        connected(s, t);
 }
 
 /* This rank, as rank 0 is to see it. */
@@ -271,8 +278,6 @@ static ls_status serve(search *s, try *t)
 {
     if (t->phase == DIALLING)
         finish_dial(s, t);
-    if (t->phase == CHALLENGED && s->m->by_unix && !ls__same_user(t->fd))
-        turn_away(s, t, "another user listens there");
     if (t->phase == CHALLENGED)
         return receive(s, t, &t->challenge, sizeof t->challenge) ? prove(s, t) : LS_OK;
     if (t->phase == PROVED)
@@ -376,11 +381,12 @@ static ls_status wait_for_go(search *s)
                             "before all ranks have come");
     if (status)
         return status;
-    if (!ls__verdict_holds(&s->joined->session, LS__OF_GO, v))
+    if (!ls__verdict_holds(&s->joined->session, LS__OF_GO, v) ||
+        (v->code != LS__GO && !v->status))
         return ls_fail(LS_EPEER, "rank %d: what rank 0 sent has been changed", m->env->rank);
     int64_t soonest = ls_now_ns() + 10 * LS__SECOND;
     m->deadline     = m->deadline > soonest ? m->deadline : soonest;
-    return v->code == LS__GO ? LS_OK : ls_fail(LS_ETIMEOUT, "%s", v->text);
+    return v->code == LS__GO ? LS_OK : ls_fail((ls_status)v->status, "%s", v->text);
 }
 
 /* A message of n bytes and its mac; out, too, where there is one. */
@@ -429,7 +435,7 @@ ls_status ls__guest_meet(ls__meeting *m)
 
     snprintf(s.last, sizeof s.last, "no answer");
     ls_status status = s.tries && s.polls ? find_host(&s) : LS_ENOMEM;
-    for (int i = 0; i < s.n; i++)
+    for (int i = 0; s.tries && i < s.n; i++)
         if (&s.tries[i] != s.joined && s.tries[i].fd >= 0)
             close(s.tries[i].fd);
     if (!status)

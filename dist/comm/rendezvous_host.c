@@ -141,17 +141,33 @@ static ls_status listen_by_unix(ls__meeting *m, int *fd)
                    m->place, strerror(error), text[0] ? ", by " : "", text);
 }
 
+/* The port on which a TCP socket listens; 0 where it does not, or is none. */
+static int listening_port(int fd, ls__tcp_address *at)
+{
+    const struct sockaddr_in  *v4        = (const struct sockaddr_in *)&at->at;
+    const struct sockaddr_in6 *v6        = (const struct sockaddr_in6 *)&at->at;
+    int                        listening = 0;
+    socklen_t                  size      = sizeof listening;
+
+    *at = (ls__tcp_address){.length = sizeof at->at};
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) || !listening ||
+        getsockname(fd, (struct sockaddr *)&at->at, &at->length))
+        return 0;
+    if (at->at.ss_family == AF_INET)
+        return ntohs(v4->sin_port);
+    return at->at.ss_family == AF_INET6 ? ntohs(v6->sin6_port) : 0;
+}
+
 /*
- * A socket that the launcher made: *fd, or -1 where there is none, or where it is no more (an
- * earlier meeting of this process has taken it).
+ * A socket that the launcher made: *fd, or -1 where there is none.  One that does not listen at
+ * MASTER_PORT is not the launcher's: an earlier meeting of this process has taken that, and the
+ * number may be another's by now.
  */
 static ls_status take_socket(ls__meeting *m, int *fd)
 {
-    const char     *text      = getenv("LOCKSTEP_LISTEN_FD");
-    char           *end       = NULL;
-    int             listening = 0;
-    ls__tcp_address at        = {.length = sizeof at.at};
-    socklen_t       size      = sizeof listening;
+    const char     *text = getenv("LOCKSTEP_LISTEN_FD");
+    char           *end  = NULL;
+    ls__tcp_address at;
     char            address[64];
 
     *fd = -1;
@@ -161,17 +177,9 @@ static ls_status take_socket(ls__meeting *m, int *fd)
     if (*end || number < 0 || number > 1 << 20 || end == text)
         return ls_fail(LS_ECONFIG, "LOCKSTEP_LISTEN_FD=\"%.40s\" is not a file descriptor",
                        text);
-    if (getsockopt((int)number, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) || !listening ||
-        getsockname((int)number, (struct sockaddr *)&at.at, &at.length))
+    if (listening_port((int)number, &at) != m->env->port)
         return LS_OK;
-    const struct sockaddr_in  *v4   = (const struct sockaddr_in *)&at.at;
-    const struct sockaddr_in6 *v6   = (const struct sockaddr_in6 *)&at.at;
-    bool                       four = at.at.ss_family == AF_INET;
-    int                        port = ntohs(four ? v4->sin_port : v6->sin6_port);
-    if ((!four && at.at.ss_family != AF_INET6) || port != m->env->port)
-        return ls_fail(LS_ECONFIG, "LOCKSTEP_LISTEN_FD=%ld does not listen on MASTER_PORT=%d",
-                       number, m->env->port);
-    ls__tcp_name(m->place, ls__address_text(&at, address), (uint32_t)port);
+    ls__tcp_name(m->place, ls__address_text(&at, address), (uint32_t)m->env->port);
     *fd = (int)number;
     if (fcntl(*fd, F_SETFD, FD_CLOEXEC) || fcntl(*fd, F_SETFL, O_NONBLOCK))
         return ls_fail(LS_EIO, "LOCKSTEP_LISTEN_FD=%ld: %s", number, strerror(errno));
@@ -218,7 +226,7 @@ static void answer(const caller *c, ls__verdict_code code, const char *text)
 {
     ls__verdict verdict;
 
-    if (!ls__verdict_make(&c->session, LS__OF_WELCOME, code, text, &verdict))
+    if (!ls__verdict_make(&c->session, LS__OF_WELCOME, code, LS_OK, text, &verdict))
         (void)!send(c->fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -446,13 +454,14 @@ static const char *hint(const ls__meeting *m)
 }
 
 /* Nobody goes: all who have come hear why. */
-static void tell_all(const door *d, const char *text)
+static void tell_all(const door *d, ls_status status, const char *text)
 {
     ls__verdict verdict;
 
     for (int r = 1; r < d->m->env->world; r++) {
         const guest *g = &d->guests[r];
-        if (g->fd >= 0 && !ls__verdict_make(&g->session, LS__OF_GO, LS__FAILED, text, &verdict))
+        if (g->fd >= 0 &&
+            !ls__verdict_make(&g->session, LS__OF_GO, LS__FAILED, status, text, &verdict))
             (void)!send(g->fd, &verdict, sizeof verdict, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
 }
@@ -471,7 +480,7 @@ static ls_status call_off(const door *d)
     snprintf(text, sizeof text,
              "%.110s of %d did not come to rank 0 at %.90s within %g s%.50s%.75s", missing,
              d->m->env->world, d->m->place, d->m->timeout_s, extra, hint(d->m));
-    tell_all(d, text);
+    tell_all(d, LS_ETIMEOUT, text);
     return ls_fail(LS_ETIMEOUT, "%s", text);
 }
 
@@ -515,7 +524,7 @@ static ls_status swap_tables(door *d, letter *letters, ls__flow *flows, unsigned
     for (size_t r = 1; r < n && !status; r++) {
         const ls__session *s = &d->guests[r].session;
         letter            *l = &letters[r];
-        status               = ls__verdict_make(s, LS__OF_GO, LS__GO, "", &l->go);
+        status               = ls__verdict_make(s, LS__OF_GO, LS__GO, LS_OK, "", &l->go);
         if (!status)
             status = ls__seal(s, LS__OF_TABLE, d->m->table, bytes, l->table_mac);
         flows[r] = (ls__flow){.fd       = d->guests[r].fd,
@@ -638,7 +647,7 @@ ls_status ls__host_meet(ls__meeting *m)
         status = gather(&d);
     close_callers(&d);
     if (!status && !m->by_unix && (status = ls__meeting_listen(m, route)))
-        tell_all(&d, ls_error_message());
+        tell_all(&d, status, ls_error_message());
     m->table[0] = m->mine;
     if (!status)
         status = hand_out(&d);

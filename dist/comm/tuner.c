@@ -173,6 +173,7 @@ ls_status ls__tune(ls_operation *op)
 
     if (state->tuner)
         return LS_OK;
+    int64_t   sent   = op->running.transport->sent; /* what is measured is not the operation's */
     ls_tuner *t      = ls_calloc(1, sizeof *t);
     char     *buffer = ls__scratch(&state->piece, (size_t)2 * PROBE_BYTES);
     ls_tuner  mine   = {0};
@@ -189,6 +190,7 @@ ls_status ls__tune(ls_operation *op)
         status     = agree_on(op, &mine);
         *t         = mine;
     }
+    op->running.transport->sent = sent;
     if (status)
         free(t);
     else

@@ -170,9 +170,8 @@ typedef struct {
 static ls_status one_step(training *t, ls_ddp *ddp, const row *r, int step)
 {
     int       each   = r->micros / r->ranks;
-    ls_status status = LS_OK;
+    ls_status status = ls_ddp_begin(ddp, t->tape);
 
-    ls_ddp_begin(ddp, t->tape);
     for (int k = 0; k < each && !status; k++) {
         ls_ddp_no_sync(ddp, k < each - 1);
         ls_tensor *loss = micro_loss(t, step, (int)ls_ddp_micro(ddp, r->micros, k));
@@ -268,7 +267,7 @@ static void unused(ls_comm *world, void *context)
         p[i].requires_grad = true;
     }
     CHECK_OK(ls_ddp_new(world, list, 3, &(ls_ddp_opts){.find_unused = find}, &ddp));
-    ls_ddp_begin(ddp, tape);
+    CHECK_OK(ls_ddp_begin(ddp, tape));
     ls_ddp_no_sync(ddp, false);
     ls_tape_reset(tape);
     ls_tensor *x = rank == 1 ? &p[0] : ls_mul(tape, &p[0], &p[1]);

