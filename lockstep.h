@@ -29,6 +29,7 @@
 #include "core/rng.h"
 #include "core/tensor.h"
 #include "core/thread.h"
+#include "core/trace.h"
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"

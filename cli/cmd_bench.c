@@ -6,6 +6,9 @@
  * 1024^3 sgemm with the same threads, measured between the steps of the same run:
  *
  *     [6 tokens (weights in products, the head once) + 6 L B T^2 C] flops / rate
+ *
+ * On several ranks all measure the rate at the same time, and the floor's is their sum; a step
+ * starts with all ranks together and ends with the last of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +17,26 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/model.h"
+#include "cli/nproc.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/train.h"
 #include "cli/trainer.h"
+#include "core/clock.h"
 #include "core/json.h"
 #include "core/kernels/gemm.h"
 #include "core/thread.h"
 
 static const char help[] =
-    "usage: lockstep bench train CONFIG [--steps S] [--set KEY.PATH=VALUE]... [--json]\n"
+    "usage: lockstep bench train CONFIG [--nproc N] [--steps S] [--set KEY.PATH=VALUE]... "
+    "[--json]\n"
     "       lockstep bench gemm [--set run.threads=N] [--json]\n"
     "       lockstep bench collectives -n N [--op OP] [--bytes B] [--json]; it has a --help\n"
     "\n"
     "train: the median time of S steps (20) after three, beside the floor that the matrix\n"
-    "products set; writes no files.  gemm: products of a Transformer's shapes beside 1024^3.\n"
+    "products set; writes no files.  With --nproc on N ranks: step and memory are those of "
+    "the\n"
+    "slowest and largest rank.  gemm: products of a Transformer's shapes beside 1024^3.\n"
     "collectives: what ranks tell each other, by size.\n"
     "\n"
     "  --json       one JSON object a line\n"
@@ -43,14 +52,14 @@ enum { WARM_UP = 3, MOST_STEPS = 10000, SIDE = 1024 };
 
 static int by_value(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *x, int n)
+static double median(int64_t *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+    return n % 2 ? (double)x[n / 2] : (double)(x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* VmHWM: the most that was ever resident, in MiB. */
@@ -88,50 +97,92 @@ static const char *cpu_name(char *buffer, size_t bytes)
 }
 
 typedef struct {
-    double     median_ms, floor_ms, tokens_per_s, rate;
-    double     rss_mb;
-    ls_profile profile;
+    double     median_ms, floor_ms, tokens_per_s;
+    double     rate; /* of sgemm, all ranks together */
+    double     rss_mb, exposed_ms;
+    ls_profile profile; /* of this rank */
     int        steps;
 } train_result;
 
-/* Steps, with a measurement of sgemm before each so that both see the same machine. */
-static ls_status time_steps(ls_trainer *t, train_result *r, double *ms, double *rates)
-{
-    ls_step_result step = {0};
+/* Of each timed step: nanoseconds, and flops a second. */
+typedef struct {
+    int64_t *ns, *exposed_ns, *rate;
+} samples;
 
-    for (int i = -WARM_UP; i < r->steps; i++) {
-        if (i == 0)
-            ls_trainer_set_profile(t, &r->profile);
-        double    rate   = ls_measure_sgemm(SIDE, 1);
-        double    start  = ls_now();
-        ls_status status = ls_trainer_step(t, 0, &step);
-        if (status)
-            return status;
-        if (i < 0)
-            continue;
-        ms[i]    = 1e3 * (ls_now() - start);
-        rates[i] = rate;
-    }
-    r->rss_mb       = peak_rss_mb();
-    r->median_ms    = median(ms, r->steps);
-    r->rate         = median(rates, r->steps);
-    r->tokens_per_s = (double)step.tokens / (r->median_ms * 1e-3);
-    return LS_OK;
+static ls_status wait_for_all(const ls_ranks *ranks)
+{
+    return ranks->world ? ls_comm_barrier(ranks->world) : LS_OK;
 }
 
-static ls_status measure(const ls_config *cfg, train_result *r)
+/* One step behind a measurement of sgemm, so that both see the same machine. */
+static ls_status time_step(ls_trainer *t, const ls_ranks *ranks, const samples *s, int i)
+{
+    ls_step_result step   = {0};
+    double         rate   = ls_measure_sgemm(SIDE, 1);
+    ls_status      status = wait_for_all(ranks);
+    int64_t        start  = ls_now_ns();
+
+    if (!status)
+        status = ls_trainer_step(t, 0, &step);
+    if (!status && i >= 0) {
+        s->ns[i]         = ls_now_ns() - start;
+        s->exposed_ns[i] = step.exposed_ns;
+        s->rate[i]       = (int64_t)rate;
+    }
+    return status;
+}
+
+static ls_status join_samples(const ls_ranks *ranks, const samples *s, train_result *r)
+{
+    int64_t   rss    = (int64_t)(peak_rss_mb() * 1024);
+    ls_status status = ls_ranks_max(ranks, s->ns, r->steps);
+
+    if (!status)
+        status = ls_ranks_max(ranks, s->exposed_ns, r->steps);
+    if (!status)
+        status = ls_ranks_max(ranks, &rss, 1);
+    if (!status && ranks->world)
+        status = ls_comm_all_reduce(ranks->world, s->rate, s->rate, r->steps, LS_I64, LS_SUM);
+    r->rss_mb     = (double)rss / 1024;
+    r->median_ms  = 1e-6 * median(s->ns, r->steps);
+    r->exposed_ms = 1e-6 * median(s->exposed_ns, r->steps);
+    r->rate       = median(s->rate, r->steps);
+    return status;
+}
+
+static ls_status time_steps(ls_trainer *t, const ls_ranks *ranks, const samples *s,
+                            train_result *r)
+{
+    ls_status status = LS_OK;
+
+    for (int i = -WARM_UP; i < r->steps && !status; i++) {
+        if (i == 0)
+            ls_trainer_set_profile(t, &r->profile);
+        status = time_step(t, ranks, s, i);
+    }
+    return status ? status : join_samples(ranks, s, r);
+}
+
+static ls_status measure(const ls_config *cfg, const ls_ranks *ranks, train_result *r)
 {
     ls_trainer *t;
-    double     *ms     = ls_calloc((size_t)r->steps * 2, sizeof *ms);
-    ls_status   status = ms ? ls_trainer_new(cfg, &ls_ranks_alone, &t) : LS_ENOMEM;
+    int64_t    *x = ls_calloc((size_t)r->steps * 3, sizeof *x);
+    samples     s = {x, x + r->steps, x + 2 * (ptrdiff_t)r->steps};
+    ls_status   status =
+        ls_ranks_agree(ranks, x ? LS_OK : ls_fail(LS_ENOMEM, "bench: %d steps", r->steps));
 
+    if (!status)
+        status = ls_trainer_new(cfg, ranks, &t);
     if (!status) {
-        status = time_steps(t, r, ms, ms + r->steps);
-        if (!status)
+        status = time_steps(t, ranks, &s, r);
+        if (!status) {
             r->floor_ms = 1e3 * ls_model_step_flops(cfg, ls_trainer_vocab_size(t)) / r->rate;
+            r->tokens_per_s =
+                1e3 * (double)(cfg->batch.global * cfg->model.context) / r->median_ms;
+        }
         ls_trainer_free(t);
     }
-    free(ms);
+    free(x);
     return status;
 }
 
@@ -142,16 +193,17 @@ static int by_time(const void *a, const void *b)
     return (tx < ty) - (tx > ty);
 }
 
-static void print_json(const ls_config *cfg, const train_result *r)
+static void print_json(const ls_config *cfg, const ls_ranks *ranks, const train_result *r)
 {
     char cpu[128];
 
     printf(
         "{\"median_ms\":%.3f,\"tokens_per_s\":%.1f,\"peak_rss_mb\":%.1f,\"floor_ms\":%.3f,"
-        "\"ratio_to_floor\":%.3f,\"comm_exposed_ms\":0,\"sgemm_gflops\":%.1f,\"threads\":%lld,"
-        "\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
+        "\"ratio_to_floor\":%.3f,\"comm_exposed_ms\":%.3f,\"sgemm_gflops\":%.1f,\"ranks\":%d,"
+        "\"threads\":%lld,\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
         r->median_ms, r->tokens_per_s, r->rss_mb, r->floor_ms, r->median_ms / r->floor_ms,
-        r->rate * 1e-9, (long long)cfg->run.threads, r->steps, ls_blas_describe());
+        r->exposed_ms, r->rate * 1e-9, ranks->size, (long long)cfg->run.threads, r->steps,
+        ls_blas_describe());
     ls_json_print_string(stdout, cpu_name(cpu, sizeof cpu));
     printf(",\"kernels_ms\":{");
     for (int i = 0; i < r->profile.n; i++)
@@ -161,17 +213,22 @@ static void print_json(const ls_config *cfg, const train_result *r)
     printf("}}\n");
 }
 
-static void print_table(const ls_config *cfg, const train_result *r)
+static void print_table(const ls_config *cfg, const ls_ranks *ranks, const train_result *r)
 {
     char   cpu[128];
     double rest = r->median_ms;
 
-    printf("%s, %lld thread%s\n%s\n", cpu_name(cpu, sizeof cpu), (long long)cfg->run.threads,
-           cfg->run.threads == 1 ? "" : "s", ls_blas_describe());
+    printf("%s, %d rank%s, %lld thread%s%s\n%s\n", cpu_name(cpu, sizeof cpu), ranks->size,
+           ranks->size == 1 ? "" : "s", (long long)cfg->run.threads,
+           cfg->run.threads == 1 ? "" : "s", ranks->size == 1 ? "" : " each",
+           ls_blas_describe());
     printf("step     %9.2f ms (median of %d)   %.0f tokens/s\n", r->median_ms, r->steps,
            r->tokens_per_s);
     printf("floor    %9.2f ms (sgemm 1024^3: %.1f GF/s)   step / floor %.3f\n", r->floor_ms,
            r->rate * 1e-9, r->median_ms / r->floor_ms);
+    if (ranks->world)
+        printf("exposed  %9.2f ms of communication (%.1f %% of the step)\n", r->exposed_ms,
+               100 * r->exposed_ms / r->median_ms);
     printf("memory   %9.1f MiB resident at most\n\n%-22s %10s %10s %7s\n", r->rss_mb,
            "operator", "forward ms", "backward", "share");
     for (int i = 0; i < r->profile.n; i++) {
@@ -184,28 +241,36 @@ static void print_table(const ls_config *cfg, const train_result *r)
            100 * rest / r->median_ms);
 }
 
-static ls_status bench_train(const arguments *a, const ls_config *cfg)
+static ls_status read_steps(const char *text, int *steps)
 {
-    train_result r   = {.steps = 20};
-    char        *end = NULL;
+    char *end = NULL;
+    long  n   = text ? strtol(text, &end, 10) : *steps;
 
-    if (a->steps) {
-        long n = strtol(a->steps, &end, 10);
-        if (*end || n < 1 || n > MOST_STEPS)
-            return ls_fail(LS_ECONFIG, "bench: --steps %s, want 1 to %d", a->steps, MOST_STEPS);
-        r.steps = (int)n;
-    }
-    ls_status status = ls_start_compute(cfg);
+    if (text && (end == text || *end || n < 1 || n > MOST_STEPS))
+        return ls_fail(LS_ECONFIG, "bench: --steps %s, want 1 to %d", text, MOST_STEPS);
+    *steps = (int)n;
+    return LS_OK;
+}
+
+static ls_status bench_train(const arguments *a, const ls_config *cfg, ls_ranks *ranks)
+{
+    train_result r      = {.steps = 20};
+    ls_status    status = read_steps(a->steps, &r.steps);
+
     if (!status)
-        status = measure(cfg, &r);
+        status = ls_ranks_join(cfg, ranks);
+    if (!status)
+        status = ls_ranks_agree(ranks, ls_start_compute(cfg));
+    if (!status)
+        status = measure(cfg, ranks, &r);
     ls_stop_compute();
-    if (status)
+    if (status || ranks->rank)
         return ls_blame_config(status);
     qsort(r.profile.op, (size_t)r.profile.n, sizeof r.profile.op[0], by_time);
     if (a->json)
-        print_json(cfg, &r);
+        print_json(cfg, ranks, &r);
     else
-        print_table(cfg, &r);
+        print_table(cfg, ranks, &r);
     return LS_OK;
 }
 
@@ -241,14 +306,14 @@ static double time_product(const product *p, ls_real *x)
                       .ldb         = p->tb ? p->k : p->n,
                       .c           = x + p->m * p->k + p->k * p->n,
                       .ldc         = p->n};
-    double       s[ROUNDS];
+    int64_t      ns[ROUNDS];
 
     for (int i = 0; i < ROUNDS; i++) {
-        double start = ls_now();
+        int64_t start = ls_now_ns();
         ls_gemm(&g);
-        s[i] = ls_now() - start;
+        ns[i] = ls_now_ns() - start;
     }
-    return median(s, ROUNDS);
+    return 1e-9 * median(ns, ROUNDS);
 }
 
 static ls_status bench_products(const arguments *a)
@@ -295,36 +360,43 @@ static ls_status bench_gemm(const arguments *a)
     return status;
 }
 
-static ls_status run_train(const arguments *a)
+static int run_train(const arguments *a, int argc, char **argv)
 {
     ls_config cfg;
+    ls_ranks  ranks = ls_ranks_alone;
 
     if (!a->config)
-        return ls_fail(LS_ECONFIG, "bench train: CONFIG is missing; see lockstep bench --help");
+        return ls_report(
+            ls_fail(LS_ECONFIG, "bench train: CONFIG is missing; see lockstep bench --help"));
     ls_status status = ls_config_load(&cfg, a->config, a->sets.item, a->sets.n);
     if (status)
-        return status;
-    status = bench_train(a, &cfg);
+        return ls_report(status);
+    if (a->nproc) {
+        int code = ls_nproc_launch(&cfg, a->nproc, argc, argv);
+        ls_config_free(&cfg);
+        return code;
+    }
+    status = bench_train(a, &cfg, &ranks);
+    ls_ranks_leave(&ranks, !status);
     ls_config_free(&cfg);
-    return status;
+    return ls_report(status);
 }
 
-static ls_status run(const arguments *a, const char *what)
+static ls_status run_other(const arguments *a, const char *what)
 {
     if (!what)
         return ls_fail(
             LS_ECONFIG,
             "bench: train, gemm or collectives is missing; see lockstep bench --help");
-    if (a->nproc)
-        return ls_fail(LS_EUNSUPPORTED, "bench: --nproc %s is not in this version", a->nproc);
-    if (!strcmp(what, "train"))
-        return run_train(a);
-    if (!strcmp(what, "gemm") && (a->config || a->steps))
-        return ls_fail(LS_ECONFIG, "bench gemm: unexpected %s%s", a->config ? "" : "--steps ",
-                       a->config ? a->config : a->steps);
-    if (!strcmp(what, "gemm"))
-        return bench_gemm(a);
-    return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train, gemm and collectives", what);
+    if (strcmp(what, "gemm"))
+        return ls_fail(LS_ECONFIG, "bench: unknown '%s'; it has train, gemm and collectives",
+                       what);
+    if (a->config || a->steps || a->nproc)
+        return ls_fail(LS_ECONFIG, "bench gemm: unexpected %s",
+                       a->config  ? a->config
+                       : a->steps ? "--steps"
+                                  : "--nproc");
+    return bench_gemm(a);
 }
 
 int ls_cmd_bench(int argc, char **argv)
@@ -336,7 +408,9 @@ int ls_cmd_bench(int argc, char **argv)
                             {"--json", 0, LS_ARG_FLAG, &a.json}};
     bool         named   = argc > 1 && argv[1][0] != '-';
 
-    if (named && !strcmp(argv[1], "collectives"))
+    const char *what = named ? argv[1] : NULL;
+
+    if (what && !strcmp(what, "collectives"))
         return ls_bench_collectives(argc - 1, argv + 1);
     ls_status status = ls_args_parse(&(ls_arg_table){.command    = "bench",
                                                      .arg        = table,
@@ -346,8 +420,13 @@ int ls_cmd_bench(int argc, char **argv)
                                                      .optional   = true,
                                                      .help       = &a.help},
                                      argc - named, argv + named);
-    if (!status && !a.help)
-        status = run(&a, named ? argv[1] : NULL);
+    int       code;
+    if (status || a.help)
+        code = ls_report_help(status, help);
+    else if (what && !strcmp(what, "train"))
+        code = run_train(&a, argc, argv);
+    else
+        code = ls_report(run_other(&a, what));
     free(a.sets.item);
-    return ls_report_help(status, a.help ? help : NULL);
+    return code;
 }

@@ -8,11 +8,8 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/ranks.h"
+#include "cli/nproc.h"
 #include "cli/train.h"
-#include "core/alloc.h"
-#include "dist/comm/launch.h"
-#include "dist/comm/rendezvous.h"
 
 static const char help[] =
     "usage: lockstep train CONFIG [--nproc N] [--set KEY.PATH=VALUE]... [--dry-run]\n"
@@ -70,68 +67,6 @@ static ls_status refuse_later(const arguments *a)
     return LS_OK;
 }
 
-/* The arguments without --nproc, behind the name of this program; freed with free(). */
-static char **rank_arguments(int argc, char **argv)
-{
-    char **args = ls_calloc((size_t)argc + 3, sizeof *args);
-    int    n    = 0;
-
-    if (!args)
-        return NULL;
-    args[n++] = (char *)(uintptr_t) "/proc/self/exe";
-    args[n++] = (char *)(uintptr_t) "train";
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--nproc"))
-            i++;
-        else if (strncmp(argv[i], "--nproc=", 8))
-            args[n++] = argv[i];
-    return args;
-}
-
-static ls_status read_nproc(const char *text, int *n)
-{
-    char *end;
-    long  value = strtol(text, &end, 10);
-
-    if (end == text || *end || value < 1 || value > LS_LAUNCH_MOST)
-        return ls_fail(LS_ECONFIG, "--nproc %s, want 1 to %d", text, LS_LAUNCH_MOST);
-    *n = (int)value;
-    return LS_OK;
-}
-
-/* What every rank would refuse is refused once, before there are any. */
-static ls_status check_nproc(const ls_config *cfg, const char *text, int *n)
-{
-    ls_launch_env env;
-    ls_status     status = read_nproc(text, n);
-
-    if (!status)
-        status = ls_launch_env_read(&env);
-    if (!status && env.world > 1)
-        status = ls_fail(LS_ECONFIG, "--nproc %s inside a job of %d ranks, which %s started",
-                         text, env.world, env.launcher);
-    if (!status && cfg->parallel.backend == LS_CFG_BACKEND_MPI)
-        status =
-            ls_fail(LS_ECONFIG,
-                    "parallel.backend \"mpi\" with --nproc: start the ranks with mpirun -n %d "
-                    "lockstep train ... instead",
-                    *n);
-    return status ? status : ls_ranks_check(cfg, *n);
-}
-
-static int launch(const ls_config *cfg, const arguments *a, int argc, char **argv)
-{
-    int       n = 0, code = 0;
-    ls_status status = check_nproc(cfg, a->nproc, &n);
-    char    **args   = status ? NULL : rank_arguments(argc, argv);
-
-    if (!status)
-        status = args ? ls_launch(&(ls_launch_opts){.n = n, .argv = args, .plain = true}, &code)
-                      : LS_ENOMEM;
-    free(args);
-    return status ? ls_report(status) : code;
-}
-
 static int run(const arguments *a, int argc, char **argv)
 {
     ls_config cfg;
@@ -143,7 +78,7 @@ static int run(const arguments *a, int argc, char **argv)
     if (status)
         return ls_report(status);
     if (a->nproc && !a->dry_run) {
-        int code = launch(&cfg, a, argc, argv);
+        int code = ls_nproc_launch(&cfg, a->nproc, argc, argv);
         ls_config_free(&cfg);
         return code;
     }

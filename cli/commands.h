@@ -18,7 +18,7 @@ int ls_cmd_init(int argc, char **argv);
 /* eval CHECKPOINT [--data FILE]: one JSON line. */
 int ls_cmd_eval(int argc, char **argv);
 
-/* bench train CONFIG | gemm | collectives -n N [--json] */
+/* bench train CONFIG [--nproc N] | gemm | collectives -n N [--json] */
 int ls_cmd_bench(int argc, char **argv);
 int ls_bench_collectives(int argc, char **argv);
 

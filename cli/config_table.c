@@ -240,8 +240,8 @@ const config_key ls__config_keys[] = {
     {"log.jsonl", KEY_BOOL, AT(log.jsonl), "true", .own = true, .doc = "Write metrics.jsonl."},
     {"log.tensorboard", KEY_BOOL, AT(log.tensorboard), "false", .later = true, .own = true,
      .doc = "Write scalars for TensorBoard."},
-    {"log.trace", KEY_BOOL, AT(log.trace), "false", .later = true,
-     .doc = "Write trace.json, a time line that Perfetto opens."},
+    {"log.trace", KEY_BOOL, AT(log.trace), "false",
+     .doc = "Write trace.json, a time line of all ranks that Perfetto opens."},
     {"log.progress", KEY_CHOICE, AT(log.progress), "\"auto\"",
      .choices = NAMES("auto", "plain", "none"), .own = true,
      .doc =

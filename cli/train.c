@@ -15,6 +15,7 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
+#include "cli/tracing.h"
 #include "cli/trainer.h"
 #include "core/kernels/gemm.h"
 #include "core/log.h"
@@ -25,6 +26,7 @@ typedef struct {
     ls_trainer      *trainer;
     ls_log          *log;
     ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_tracing      *tracing; /* NULL with log.trace false */
     ls_progress      progress;
     ls_step_result   last;
     int64_t          tokens;    /* since step 1 */
@@ -71,6 +73,8 @@ static ls_status check_logs(run *r)
 {
     ls_status status = ls_metrics_check(r->metrics);
 
+    if (!status)
+        status = ls_tracing_check(r->tracing);
     return status ? status : ls_log_check(r->log);
 }
 
@@ -126,6 +130,26 @@ static ls_status open_files(run *r)
     free(json);
     if (!status && cfg->log.jsonl)
         status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    return status;
+}
+
+static ls_status open_trace(run *r)
+{
+    if (!r->cfg->log.trace)
+        return LS_OK;
+    ls_status status = ls_tracing_open(r->cfg->run.dir, &r->ranks, &r->tracing);
+    ls_trainer_set_trace(r->trainer, ls_tracing_spans(r->tracing));
+    return ls_blame_config(status);
+}
+
+static ls_status end_trace(run *r)
+{
+    ls_status status = ls_tracing_collect(r->tracing, true);
+    int64_t   lost   = ls_tracing_lost(r->tracing);
+
+    if (lost)
+        ls_log_warning(r->log, "trace.json: %lld spans of a rank were too many for one step",
+                       (long long)lost);
     return status;
 }
 
@@ -305,6 +329,8 @@ static ls_status take_steps(run *r)
             status = ls_trainer_check(r->trainer);
         if (!status && validation_is_due(r))
             status = validate(r);
+        if (!status)
+            status = ls_tracing_collect(r->tracing, false);
     }
     ls_progress_clear(&r->progress);
     return status == LS_EINTERRUPTED ? LS_OK : status;
@@ -389,6 +415,8 @@ static ls_status train(run *r)
     if (caught && r->ranks.size == 1)
         return LS_OK; /* nothing was written yet, and nothing will be */
     status = ls_ranks_agree(&r->ranks, r->ranks.rank ? open_nothing(r) : open_files(r));
+    if (!status)
+        status = open_trace(r);
     if (status)
         return status;
     if (!r->ranks.rank)
@@ -398,6 +426,8 @@ static ls_status train(run *r)
     if (status)
         return rescue(r, status);
     status = report_late(r);
+    if (!status)
+        status = end_trace(r);
     if (!status)
         status = leave_together(r, r->ranks.rank ? LS_OK : finish(r));
     look_after_logs(r);
@@ -427,6 +457,7 @@ ls_status ls_train(const ls_config *cfg, int *signal)
         ls_ranks_tell(&r.ranks);
         log_failure(&r);
     }
+    ls_tracing_close(r.tracing);
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
     ls_trainer_free(r.trainer);

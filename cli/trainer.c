@@ -11,6 +11,7 @@
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
 #include "cli/model.h"
+#include "core/clock.h"
 #include "core/exact_sum.h"
 #include "dist/ddp.h"
 #include "nn/grad_sum.h"
@@ -31,6 +32,7 @@ struct ls_trainer {
     ls_ddp          *ddp;
     ls_tape         *tape;
     ls_sampler       sampler;
+    ls_trace        *trace; /* NULL: none */
 };
 
 static ls_status load_data(ls_trainer *t)
@@ -190,11 +192,15 @@ static ls_status run_micro(ls_trainer *t, int64_t done, int64_t k, int64_t each,
                            ls_exact_sum *loss)
 {
     int64_t micros = t->cfg->batch.global / t->cfg->batch.micro;
+    int64_t m = t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k, forward = ls_now_ns();
 
     if (t->ddp)
         ls_ddp_no_sync(t->ddp, k < each - 1);
-    ls_tensor *l      = micro_loss(t, done, t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k);
-    ls_status  status = ls_backward(t->tape, l);
+    ls_tensor *l = micro_loss(t, done, m);
+    ls_trace_until_now(t->trace, LS_SPAN_FORWARD, forward, m);
+    int64_t   backward = ls_now_ns();
+    ls_status status   = ls_backward(t->tape, l);
+    ls_trace_until_now(t->trace, LS_SPAN_BACKWARD, backward, m);
     if (!status)
         status = t->ddp ? ls_ddp_end_micro(t->ddp) : ls_grad_sum_end_micro(t->grads);
     if (!status)
@@ -324,8 +330,11 @@ static ls_status gather_step(ls_trainer *t, int caught, ls_status own, ls_exact_
                              ls_step_result *r)
 {
     int64_t   flags[3] = {caught == SIGINT, caught && caught != SIGINT, own != LS_OK};
+    int64_t   start    = ls_now_ns();
     ls_status status   = ls_ranks_sum(t->ranks, loss, flags, 3);
 
+    if (t->ranks->world)
+        ls_trace_until_now(t->trace, LS_SPAN_AGREE, start, 0);
     if (!status && flags[2])
         status = ls_ranks_agree(t->ranks, own);
     if (!t->ranks->world)
@@ -340,7 +349,7 @@ static ls_status gather_step(ls_trainer *t, int caught, ls_status own, ls_exact_
     return status;
 }
 
-ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
+static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
 {
     int64_t      done  = ls_optimizer_steps(t->optimizer);
     double       count = (double)(t->cfg->batch.global * t->cfg->model.context);
@@ -360,10 +369,22 @@ ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
     r->grad_norm = ls_grad_norm(&squares, count);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm))
         return blame(t, done);
+    int64_t start = ls_now_ns();
     ls_optimizer_set_lr(t->optimizer, r->lr);
     ls_optimizer_step(t->optimizer,
                       ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    ls_trace_until_now(t->trace, LS_SPAN_UPDATE, start, 0);
     return LS_OK;
+}
+
+ls_status ls_trainer_step(ls_trainer *t, int caught, ls_step_result *r)
+{
+    int64_t start = ls_now_ns();
+
+    ls_trace_set_step(t->trace, ls_optimizer_steps(t->optimizer) + 1);
+    ls_status status = take_step(t, caught, r);
+    ls_trace_until_now(t->trace, LS_SPAN_STEP, start, 0);
+    return status;
 }
 
 ls_status ls_trainer_check(ls_trainer *t)
@@ -393,7 +414,10 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *
                        .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
                        .ranks   = t->ranks};
 
-    return ls_evaluate(&e, loss, NULL);
+    int64_t   start  = ls_now_ns();
+    ls_status status = ls_evaluate(&e, loss, NULL);
+    ls_trace_until_now(t->trace, LS_SPAN_EVALUATION, start, 0);
+    return status;
 }
 
 ls_status ls_trainer_save(const ls_trainer *t, const char *path)
@@ -432,6 +456,13 @@ ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
     return ls_state_sha256(&(ls_training_state){t->parameters, (size_t)t->n, moments, (size_t)n,
                                                 ls_optimizer_steps(t->optimizer)},
                            state);
+}
+
+void ls_trainer_set_trace(ls_trainer *t, ls_trace *trace)
+{
+    t->trace = trace;
+    if (t->ddp)
+        ls_ddp_set_trace(t->ddp, trace);
 }
 
 const char *ls_trainer_strategy(const ls_trainer *t)

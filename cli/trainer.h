@@ -13,6 +13,7 @@
 #include "cli/config.h"
 #include "cli/ranks.h"
 #include "core/sha256.h"
+#include "core/trace.h"
 #include "data/dataset.h"
 #include "nn/module.h"
 
@@ -68,6 +69,9 @@ LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params
 
 /* Adds the operators' times to profile from here on; NULL: no longer. */
 void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
+
+/* Spans of steps and evaluations go there (borrowed) from here on; NULL: no longer. */
+void ls_trainer_set_trace(ls_trainer *trainer, ls_trace *trace);
 
 /* "single" or "ddp". */
 const char *ls_trainer_strategy(const ls_trainer *trainer);

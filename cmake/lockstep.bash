@@ -3,7 +3,7 @@ _lockstep_options() {
     case $1 in
     train) echo "--nproc --set --resume --dry-run --help" ;;
     collectives) echo "-n --op --bytes --transport --algorithm --memory --dtype --redop --root --compare --json --help" ;;
-    bench) echo "--set --steps --json --help" ;;
+    bench) echo "--set --nproc --steps --json --help" ;;
     init) echo "-o --set --help" ;;
     eval) echo "--data --help" ;;
     inspect) echo "--json --help" ;;

@@ -18,6 +18,7 @@ set(LS_SOURCES
   core/strbuf.c
   core/tensor.c
   core/thread.c
+  core/trace.c
   core/tree_sum.c
   core/utf8.c
   # core: kernels
@@ -182,10 +183,12 @@ set(LS_CLI_SOURCES
   cli/files.c
   cli/metrics.c
   cli/model.c
+  cli/nproc.c
   cli/open_checkpoint.c
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/tracing.c
   cli/train.c
   cli/trainer.c
 )

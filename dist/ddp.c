@@ -51,6 +51,7 @@ struct ls_ddp {
     ls_tree_sum *rounds; /* [n] interleaved: sums over all ranks, of the micro-batches so far */
     uint64_t     round;
     ls_ddp_stats stats;
+    ls_trace    *trace; /* NULL: none */
 };
 
 /* ---- during backward ---- */
@@ -377,18 +378,35 @@ static ls_status launch_rest(ls_ddp *d)
     return status;
 }
 
+static void trace_bucket(ls_ddp *d, int k, const ls_work_times *t)
+{
+    size_t each = ls_dtype_bytes(d->wire ? LS_BF16 : LS_REAL);
+
+    ls_trace_add(d->trace, &(ls_span){.kind     = LS_SPAN_ALL_REDUCE,
+                                      .launched = t->started,
+                                      .start    = t->began,
+                                      .end      = t->ended,
+                                      .bytes    = d->buckets.buckets[k].count * (int64_t)each,
+                                      .sequence = t->sequence,
+                                      .index    = k});
+}
+
 static ls_status wait_all(ls_ddp *d)
 {
     int64_t   start  = ls_now_ns();
     ls_status status = LS_OK;
 
     for (int k = 0; k < d->launched; k++) {
-        const ls_bucket *b   = &d->buckets.buckets[k];
-        ls_status        one = ls_work_wait(d->work[k]);
+        const ls_bucket *b = &d->buckets.buckets[k];
+        ls_work_times    times;
+        ls_status        one = ls_work_wait_timed(d->work[k], &times);
         status               = status ? status : one;
+        if (!one)
+            trace_bucket(d, k, &times);
         if (d->wire && !one)
             convert(b->data, LS_REAL, d->wire[k], LS_BF16, b->count);
     }
+    ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
     d->stats.exposed_ns = ls_now_ns() - start;
     d->stats.comm_ns    = ls_now_ns() - d->first_launch;
     return status;
@@ -541,6 +559,11 @@ ls_status ls_ddp_finish(ls_ddp *d, ls_tape *tape, ls_status own)
     if (!status)
         hand_out(d);
     return status;
+}
+
+void ls_ddp_set_trace(ls_ddp *d, ls_trace *trace)
+{
+    d->trace = trace;
 }
 
 ls_ddp_stats ls_ddp_get_stats(const ls_ddp *d)

@@ -25,6 +25,7 @@
 #define LS_DIST_DDP_H
 
 #include "autograd/tape.h"
+#include "core/trace.h"
 #include "dist/comm/comm.h"
 
 typedef struct ls_ddp ls_ddp;
@@ -85,6 +86,10 @@ LS_MUST_CHECK ls_status ls_ddp_check(ls_ddp *ddp);
 
 /* Which micro-batch is the k-th of this rank, of M. */
 int64_t ls_ddp_micro(const ls_ddp *ddp, int64_t micros, int64_t k);
+
+/* Spans of the buckets' operations, and of waiting for them, go there (borrowed) from here on;
+ * NULL: no longer. */
+void ls_ddp_set_trace(ls_ddp *ddp, ls_trace *trace);
 
 typedef struct {
     int     buckets;

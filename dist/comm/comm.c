@@ -222,7 +222,9 @@ static ls_work *pop(ls_comm *comm)
 
 static void run_work(ls_comm *comm, ls_work *w)
 {
+    w->began  = ls_now_ns();
     w->status = ls__comm_execute(comm, &w->call, &w->what, w->record);
+    w->ended  = ls_now_ns();
     if (w->status)
         snprintf(w->text, sizeof w->text, "%s", ls_error_message());
 }
@@ -296,7 +298,8 @@ static ls_status enqueue(ls_comm *comm, const ls_call *call, ls_collective kind,
     ls_status status = need_worker(comm);
     ls_work  *w      = status ? NULL : new_work(comm);
     if (w) {
-        w->call = *call;
+        w->call    = *call;
+        w->started = ls_now_ns();
         number(comm, call, kind, &w->what, &w->record);
         push(comm, w);
         pthread_cond_broadcast(&comm->changed);
@@ -330,9 +333,17 @@ bool ls_work_test(const ls_work *work)
 
 ls_status ls_work_wait(ls_work *w)
 {
+    ls_work_times times;
+
+    return ls_work_wait_timed(w, &times);
+}
+
+ls_status ls_work_wait_timed(ls_work *w, ls_work_times *times)
+{
     ls_comm  *comm   = w->comm;
     ls_status status = ls__comm_own(comm);
 
+    *times = (ls_work_times){0};
     if (status)
         return status;
     pthread_mutex_lock(&comm->lock);
@@ -341,6 +352,7 @@ ls_status ls_work_wait(ls_work *w)
     status = w->status;
     if (status)
         ls_fail(status, "%s", w->text);
+    *times      = (ls_work_times){w->started, w->began, w->ended, w->what.sequence};
     w->next     = comm->spare;
     comm->spare = w;
     pthread_mutex_unlock(&comm->lock);

@@ -94,6 +94,16 @@ bool ls_work_test(const ls_work *work); /* done, well or not? */
 /* Waits until it is done, frees it, and returns how it went. */
 LS_MUST_CHECK ls_status ls_work_wait(ls_work *work);
 
+/* When it was handed over, began to run and was done (ls_now_ns), and its number in the group,
+ * which is the same on all members. */
+typedef struct {
+    int64_t  started, began, ended;
+    uint64_t sequence;
+} ls_work_times;
+
+/* As ls_work_wait(), which also tells these. */
+LS_MUST_CHECK ls_status ls_work_wait_timed(ls_work *work, ls_work_times *times);
+
 /*
  * A new group of the members of comm that give the same colour, ranked by (key, rank); a
  * negative colour takes part but joins no group (*group = NULL).  All members of comm call it.

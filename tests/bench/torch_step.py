@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """torch_step.py - a training step of the same GPT in PyTorch: eager, scaled_dot_product_attention, fused AdamW.
 
-    torch_step.py CONFIG --threads N [--steps S]
+    torch_step.py CONFIG --threads N [--steps S] [--nproc N]
 
-Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads.  The GPT-2 style only;
-the weights' values do not matter here (tests/reference compares those).
+Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads, ranks.  The GPT-2
+style only; the weights' values do not matter here (tests/reference compares those).  With --nproc the batch is shared by
+ranks of DistributedDataParallel over gloo, gradients being views of its buckets; a step starts with all ranks together
+and ends with the slowest, memory is that of the largest, the rate of sgemm that of all together.
 """
 import argparse
 import json
-import resource
+import os
 import statistics
+import tempfile
 import time
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -55,23 +60,25 @@ def sgemm_gflops(n=1024):
     return 2 * n**3 / (time.perf_counter() - start) * 1e-9
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("config")
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--steps", type=int, default=20)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    with open(options.config) as file:
-        config = json.load(file)
-    m, batch = config["model"], config["batch"]["global"]
+def peak_rss_mb():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
+
+
+def time_steps(options, config, ranks):
+    """(seconds of each step, rates of sgemm before them) of this rank."""
+    m, batch = config["model"], config["batch"]["global"] // ranks
     vocab = m.get("vocab_size", 256)
     model = GPT(vocab, m["context"], m["n_layer"], m["n_head"], m["d_model"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    if ranks > 1:
+        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     times, rates = [], []
     for step in range(options.steps + 3):
         ids = torch.randint(0, min(vocab, 256), (batch, m["context"] + 1))
         rate = sgemm_gflops()
+        if ranks > 1:
+            dist.barrier()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         model(ids[:, :-1], ids[:, 1:].contiguous()).backward()
@@ -80,10 +87,51 @@ def main():
         if step >= 3:
             times.append(time.perf_counter() - start)
             rates.append(rate)
-    median = statistics.median(times)
-    print(json.dumps({"median_ms": median * 1e3, "tokens_per_s": batch * m["context"] / median,
-                      "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                      "sgemm_gflops": statistics.median(rates), "torch": torch.__version__, "threads": options.threads}))
+    return times, rates
+
+
+def joined(values, op, ranks):
+    tensor = torch.tensor(values, dtype=torch.float64)
+    if ranks > 1:
+        dist.all_reduce(tensor, op)
+    return tensor.tolist()
+
+
+def measure(rank, options, config, meeting):
+    ranks = options.nproc
+    torch.set_num_threads(options.threads)
+    if ranks > 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        dist.init_process_group("gloo", init_method=f"file://{meeting}/ranks", rank=rank, world_size=ranks)
+    times, rates = time_steps(options, config, ranks)
+    median = statistics.median(joined(times, dist.ReduceOp.MAX, ranks))
+    rate = statistics.median(joined(rates, dist.ReduceOp.SUM, ranks))
+    (rss,) = joined([peak_rss_mb()], dist.ReduceOp.MAX, ranks)
+    if rank == 0:
+        print(json.dumps({"median_ms": median * 1e3,
+                          "tokens_per_s": config["batch"]["global"] * config["model"]["context"] / median,
+                          "peak_rss_mb": rss, "sgemm_gflops": rate, "torch": torch.__version__,
+                          "threads": options.threads, "ranks": ranks}), flush=True)
+    if ranks > 1:
+        dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--threads", type=int, required=True, help="of each rank")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--nproc", type=int, default=1, help="ranks, which divide the batch")
+    options = parser.parse_args()
+    with open(options.config, encoding="utf-8") as file:
+        config = json.load(file)
+    if config["batch"]["global"] % options.nproc:
+        parser.error(f"--nproc {options.nproc} does not divide a batch of {config['batch']['global']}")
+    if options.nproc == 1:
+        measure(0, options, config, None)
+        return
+    with tempfile.TemporaryDirectory() as meeting:
+        mp.spawn(measure, (options, config, meeting), nprocs=options.nproc)
 
 
 if __name__ == "__main__":

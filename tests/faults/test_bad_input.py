@@ -109,6 +109,11 @@ USAGE = [
     ("bench of nothing", ["bench"], ["bench"]),
     ("bench of a wrong config", ["bench", "train", "nope.json"], ["nope.json"]),
     ("bench gemm of a config", ["bench", "gemm", "c.json"], ["bench gemm", "c.json"]),
+    ("bench on 0", ["bench", "train", "c.json", "--nproc", "0"], ["--nproc 0", "want 1 to"]),
+    ("bench over MPI", ["bench", "train", "c.json", "--nproc", "2", "--set", "parallel.backend=mpi"],
+     ["parallel.backend", "mpirun -n 2 lockstep bench"]),
+    ("bench gemm on many", ["bench", "gemm", "--nproc", "2"], ["bench gemm", "--nproc"]),
+    ("bench of no steps", ["bench", "train", "c.json", "--steps", "0"], ["--steps 0", "want 1 to"]),
     ("bench of something else", ["bench", "gem"], ["gem", "train, gemm and collectives"]),
     ("bench collectives of none", ["bench", "collectives"], ["-n N", "--help"]),
     ("bench collectives of no ranks", COLLECTIVES + ["-n", "0"], ["-n 0", "1 to"]),
@@ -133,7 +138,6 @@ USAGE = [
     ("bench collectives, compare all", COLLECTIVES + ["--compare", "ring,tree", "--op", "all"], ["--compare", "one --op"]),
     ("bench collectives, compare on one", COLLECTIVES + ["-n", "1", "--compare", "ring,tree"], ["--compare", "one rank"]),
     ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
-    ("bench on many", ["bench", "train", "c.json", "--nproc", "2"], ["--nproc 2", "not in this version"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
      for name in "generate export import plan repair report".split()]

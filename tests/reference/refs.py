@@ -129,9 +129,11 @@ def initial(lockstep, config, stem):
     return path, stem + ".init.safetensors"
 
 
-def train(lockstep, path, run_dir, *settings):
-    """Trains; returns (lines of metrics.jsonl, parameters at the end)."""
+def train(lockstep, path, run_dir, *settings, nproc=None):
+    """Trains, on nproc ranks if given; returns (lines of metrics.jsonl, parameters at the end)."""
     command = [lockstep, "train", path, "--resume", "never", "--set", f"run.dir={run_dir}"]
+    if nproc:
+        command += ["--nproc", str(nproc)]
     for setting in settings:
         command += ["--set", setting]
     run(command)
