@@ -1,8 +1,9 @@
 /*
  * call.h - what one operation on a group is: its arguments, and what it says of itself.
  *
- * An ls_call is what a rank asks for.  An ls_descriptor is its 32-byte summary that ranks show
- * each other before any data is touched: ranks whose descriptors differ all fail.
+ * An ls_call is what a rank asks for.  An ls_descriptor is its 32-byte summary: each rank
+ * compares it with that of whomever data comes from, before any of that data is touched, so
+ * ranks whose descriptors differ all fail.
  */
 #ifndef LS_DIST_COMM_CALL_H
 #define LS_DIST_COMM_CALL_H
