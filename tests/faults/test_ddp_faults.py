@@ -170,6 +170,20 @@ def test_different(folder):
         cli.check(not os.path.exists(os.path.join(folder, "r")), "nothing was written")
 
 
+def test_refused(folder):
+    """What no rank could do is refused once, before there are any."""
+    for name, n, sets, status, texts in [
+            ("3 ranks, 4 micro-batches", 3, [], 3, ["3 ranks", "4 micro-batches", "1, 2, 4"]),
+            ("single", 2, ["parallel.strategy=single"], 2, ["parallel.strategy", "2 ranks"]),
+            ("ring", 4, ["parallel.algorithm=ring"], 2, ["ring", "run.determinism"]),
+            ("mpi", 2, ["parallel.backend=mpi"], 2, ["mpirun -n 2"])]:
+        cli.row(name)
+        write(folder)
+        words = [word for pair in sets for word in ("--set", pair)]
+        cli.check_error(cli.run(folder, "train", "c.json", "--nproc", str(n), *words), status, *texts)
+        cli.check(not os.path.exists(os.path.join(folder, "r")), "nothing was written")
+
+
 def test_before_they_meet(folder):
     """What one rank refuses alone: the others, who wait for it, are ended."""
     for name, sets, status in [("a batch that does not fit", ["batch.global=9"], 3), ("no such key", ["run.stepz=1"], 2),
@@ -334,8 +348,8 @@ def test_second_signal(folder):
     cli.check(not os.path.exists(os.path.join(folder, "t", "params.safetensors")), "nothing saved")
 
 
-TESTS = [test_killed, test_killed_early, test_launcher_killed, test_stopped, test_different, test_before_they_meet,
-         test_may_differ, test_memory, test_not_finite, test_signals, test_signal_and_long_save,
+TESTS = [test_killed, test_killed_early, test_launcher_killed, test_stopped, test_different, test_refused,
+         test_before_they_meet, test_may_differ, test_memory, test_not_finite, test_signals, test_signal_and_long_save,
          test_second_signal]
 
 
