@@ -357,6 +357,10 @@ out_failed:
 
 /* ---- meetings ---- */
 
+/*
+ * All have come: also when the group has failed meanwhile, of what somebody did after it came
+ * here.
+ */
 static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
 {
     ls_transport *t      = run->transport;
@@ -367,6 +371,8 @@ static ls_status meet_all(ls_running *run, bool (*there)(ls_meet *m, int rank))
         while (r != t->rank && !there(t->meet, r) && !status) {
             wait_for(&w, r);
             status = ls_wait_more(&w);
+            if (status && there(t->meet, r))
+                status = LS_OK;
         }
     ls_wait_end(&w);
     return status;
