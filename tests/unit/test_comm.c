@@ -129,7 +129,7 @@ static void counted(ls_comm *world, void *context)
 
 static void logged(ls_comm *world, void *context)
 {
-    float    x[10] = {0}, y[80];
+    float    x[10] = {0}, y[80] = {0};
     ls_comm *group;
     ls_work *work;
     ls_call  call = call_of(LS_REDUCE_SCATTER, y, x, 3);
@@ -382,7 +382,7 @@ static bool has(const char *text, const char *part)
 static void explained(ls_comm *world, void *context)
 {
     const scene *s = context;
-    char         text[1200], name[40];
+    char         text[1200] = "", name[40];
     ls_call      call = call_of(LS_ALL_REDUCE, text, text, 123456);
     int          n    = ls_comm_size(world);
 
