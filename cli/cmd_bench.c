@@ -59,7 +59,8 @@ static int by_value(const void *a, const void *b)
 static double median(int64_t *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? (double)x[n / 2] : (double)(x[n / 2 - 1] + x[n / 2]) / 2;
+    int half = n / 2;
+    return n % 2 ? (double)x[half] : (double)(x[half - 1] + x[half]) / 2;
 }
 
 /* VmHWM: the most that was ever resident, in MiB. */

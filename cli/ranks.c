@@ -258,10 +258,13 @@ ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text)
         return status;
     char *theirs = ls_calloc((size_t)bytes, 1);
     status       = ls_ranks_agree(ranks, theirs ? LS_OK : LS_ENOMEM);
-    if (!status && !ranks->rank)
+    if (status || !theirs) {
+        free(theirs);
+        return status;
+    }
+    if (!ranks->rank)
         memcpy(theirs, text, (size_t)bytes);
-    if (!status)
-        status = ls_comm_broadcast(ranks->world, theirs, bytes, LS_U8, 0);
+    status = ls_comm_broadcast(ranks->world, theirs, bytes, LS_U8, 0);
     if (!status)
         status = ls_ranks_agree(ranks, compare_lines(text, theirs));
     free(theirs);

@@ -42,8 +42,11 @@ static ls_status share_clock(const ls_ranks *ranks, bool *same)
 
     boot_of(mine);
     *same = mine[0] != '\0';
-    if (!status)
-        status = ls_comm_all_gather(ranks->world, all, mine, BOOT_BYTES, LS_U8);
+    if (status || !all) {
+        free(all);
+        return status;
+    }
+    status = ls_comm_all_gather(ranks->world, all, mine, BOOT_BYTES, LS_U8);
     for (int r = 0; r < ranks->size && !status; r++)
         *same = *same && !memcmp(all + (size_t)r * BOOT_BYTES, mine, BOOT_BYTES);
     free(all);
@@ -80,7 +83,7 @@ static ls_status set_clock(ls_tracing *t)
 {
     bool same;
 
-    if (!t->ranks->world)
+    if (!t || !t->ranks->world)
         return LS_OK;
     ls_status status = share_clock(t->ranks, &same);
     return status || same ? status : measure_offset(t->ranks, &t->offset);
@@ -128,6 +131,8 @@ static void write_own(ls_tracing *t)
     int64_t        n;
     const ls_span *spans = ls_trace_spans(t->trace, &n);
 
+    if (!t->counts)
+        return;
     memset(t->counts, 0, (size_t)t->ranks->size * sizeof *t->counts);
     t->counts[0] = n;
     ls_trace_file_add(t->file, spans, t->counts);
@@ -172,7 +177,7 @@ static ls_status gather(ls_tracing *t, const ls_span *own, int64_t most, ls_span
     int64_t   bytes  = most * (int64_t)sizeof *own;
     ls_status status = ls_comm_gather(t->ranks->world, all, own, bytes, LS_U8, 0);
 
-    if (status || t->ranks->rank)
+    if (status || t->ranks->rank || !all)
         return status;
     ls_span *to = all;
     for (int r = 0; r < t->ranks->size; to += t->counts[r++])

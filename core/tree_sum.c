@@ -118,11 +118,12 @@ static void end_into(ls_tree_sum *t, ls_storage *node, void *out)
             node       = node ? join(t->part[i], node) : t->part[i];
             t->part[i] = NULL;
         }
-    if (top >= 0 && node)
-        ls_k_add(out, t->part[top]->data, node->data, length(node));
-    else if (top >= 0)
-        memcpy(out, t->part[top]->data, t->part[top]->bytes);
-    else if (out != node->data)
+    const ls_storage *last = top >= 0 ? t->part[top] : NULL;
+    if (last && node)
+        ls_k_add(out, last->data, node->data, length(node));
+    else if (last)
+        memcpy(out, last->data, last->bytes);
+    else if (node && out != node->data)
         memcpy(out, node->data, node->bytes);
     ls_storage_release(node);
     ls_tree_sum_close(t);

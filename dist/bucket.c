@@ -64,7 +64,7 @@ out_close:
 
 void ls_buckets_close(ls_buckets *b)
 {
-    for (int k = 0; k < b->n; k++)
+    for (int k = 0; b->buckets && k < b->n; k++)
         ls_comm_release(b->comm, b->buckets[k].data);
     free(b->buckets);
     free(b->bucket_of);

@@ -364,13 +364,13 @@ ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_collective kind
 {
     ls_descriptor what;
     ls_record    *record;
-    ls_work      *w;
+    ls_work      *w = NULL;
 
     pthread_mutex_lock(&comm->lock);
     if (comm->busy || comm->first) {
         pthread_mutex_unlock(&comm->lock);
         ls_status queued = enqueue(comm, call, kind, &w);
-        return queued ? queued : ls_work_wait(w);
+        return queued || !w ? queued : ls_work_wait(w);
     }
     comm->busy = true;
     number(comm, call, kind, &what, &record);

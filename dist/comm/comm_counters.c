@@ -73,18 +73,27 @@ ls_comm_counters ls_comm_counted(ls_comm *comm, ls_collective kind)
 
 /* ---- predictions ---- */
 
-static int add_line(char *text, size_t size, int used, const ls_tuner *t, const ls_call *call,
-                    int n, ls_algorithm a, const char *mark)
+typedef struct {
+    char  *text;
+    size_t size;
+    int    used;
+} page;
+
+static void add_line(page *p, const ls_comm *comm, const ls_call *call, ls_algorithm a,
+                     const char *mark)
 {
-    double us   = 1e6 * ls_tuner_predict(t, call, a, n);
-    size_t room = (size_t)used < size ? size - (size_t)used : 0;
+    int    n    = comm->size;
+    double us   = 1e6 * ls_tuner_predict(comm->state.tuner, call, a, n);
+    size_t room = (size_t)p->used < p->size ? p->size - (size_t)p->used : 0;
+    char  *text = p->text + (room ? p->used : 0);
 
     if (us < 0)
-        return used + snprintf(text + used, room, "  %-8s needs a power of two, not %d ranks\n",
-                               ls_algorithm_name(a), n);
-    return used +
-           snprintf(text + used, room, "  %-8s %12.1f us%s%s\n", ls_algorithm_name(a), us,
-                    a == LS_RING ? "  (another order of sums: only made for speed)" : "", mark);
+        p->used += snprintf(text, room, "  %-8s needs a power of two, not %d ranks\n",
+                            ls_algorithm_name(a), n);
+    else
+        p->used += snprintf(
+            text, room, "  %-8s %12.1f us%s%s\n", ls_algorithm_name(a), us,
+            a == LS_RING ? "  (another order of sums: only made for speed)" : "", mark);
 }
 
 /* The group's constants are measured by a barrier that all members enter. */
@@ -111,11 +120,11 @@ ls_status ls__comm_explain(ls_comm *comm, ls_operation *op, const ls_call *call,
                                 "joining %.3f us/MB\n",
                     ls_collective_name(call->kind), (long long)call->count, ls_dtype_name(call->dtype),
                     comm->size, ls_comm_transport(comm), 1e6 * t->alpha, 1e12 * t->beta, 1e12 * t->gamma);
-    for (int a = LS_DIRECT; a < LS_ALGORITHM_COUNT && (size_t)used < size; a++)
-        used = add_line(text, size, used, t, call, comm->size, (ls_algorithm)a,
-                        (ls_algorithm)a == op->algorithm ? mark : "");
-    if (comm->transport->meet && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used,
+    page p = {text, size, used};
+    for (int a = LS_DIRECT; a < LS_ALGORITHM_COUNT; a++)
+        add_line(&p, comm, call, (ls_algorithm)a, (ls_algorithm)a == op->algorithm ? mark : "");
+    if (comm->transport->meet && (size_t)p.used < size)
+        snprintf(text + p.used, size - (size_t)p.used,
                  "  buffers in the symmetric heap, and small ones, go direct in place: no "
                  "messages\n");
     return LS_OK;

@@ -145,12 +145,14 @@ ls_status ls_comm_split(ls_comm *comm, int colour, int key, ls_comm **group)
     choice    mine   = {.colour = colour < 0 ? -1 : colour, .key = key, .rank = comm->rank};
     ls_status status = ls__comm_own(comm);
 
+    bool has_memory = s.choices && s.contacts && s.ours && s.members;
+
     *group = NULL;
-    if (!status && (!s.choices || !s.contacts || !s.ours || !s.members))
+    if (!status && !has_memory)
         status = ls__comm_give_up(comm, LS_ENOMEM, "split");
-    if (!status)
+    if (!status && has_memory)
         status = show_all(comm, &mine, s.choices, sizeof mine);
-    if (!status) {
+    if (!status && has_memory) {
         s.n    = pick(s.choices, comm->size, mine.colour);
         status = make_group(comm, &s, mine.colour, group);
     }

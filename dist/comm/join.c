@@ -330,7 +330,7 @@ static ls_status connect_all(ls_endpoint *home, ls_hello *mine, ls_hello *all, l
         status = ls_fail(first, "%s", why);
     else if (!status)
         status = check_all_take_part(all, home->world);
-    if (!status) {
+    if (!status && contacts) {
         contacts_of(all, home->world, contacts);
         status = ls__form_transport(f, contacts, deadline, t);
     } else if (!first) {

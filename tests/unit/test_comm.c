@@ -381,10 +381,10 @@ static bool has(const char *text, const char *part)
 
 static void explained(ls_comm *world, void *context)
 {
-    const scene *s = context;
+    const scene *s          = context;
     char         text[1200] = "", name[40];
-    ls_call      call = call_of(LS_ALL_REDUCE, text, text, 123456);
-    int          n    = ls_comm_size(world);
+    ls_call      call       = call_of(LS_ALL_REDUCE, text, text, 123456);
+    int          n          = ls_comm_size(world);
 
     CHECK_OK(ls_comm_explain(world, &call, text, sizeof text));
     CHECK(has(text, "all_reduce of 123456 F32 on ") && has(text, " us/MB"));
