@@ -51,7 +51,8 @@ def judge(o, ranks):
     near(o["floor_ms"] * o["sgemm_gflops"], MEGAFLOPS, "work behind the floor")
     near(o["ratio_to_floor"] * o["floor_ms"], o["median_ms"], "step over floor")
     cli.check(0 <= o["comm_exposed_ms"] < o["median_ms"], f"comm_exposed_ms: {o['comm_exposed_ms']}")
-    cli.equal(o["comm_exposed_ms"] > 0, ranks > 1, "is communication exposed")
+    if ranks == 1:  # among several all of it may be hidden
+        cli.equal(o["comm_exposed_ms"], 0, "exposed communication of one process")
     cli.check(1 < o["peak_rss_mb"] < 2000, f"peak_rss_mb: {o['peak_rss_mb']}")
     cli.check(isinstance(o["blas"], str) and o["blas"], f"blas: {o['blas']!r}")
     cli.check("linear" in o["kernels_ms"], "kernels_ms")
