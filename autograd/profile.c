@@ -4,9 +4,9 @@
 #include "autograd/profile.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "autograd/tape_impl.h"
+#include "core/clock.h"
 
 void ls_tape_set_profile(ls_tape *tape, ls_profile *profile)
 {
@@ -25,12 +25,7 @@ static ls_op_time *row_of(ls_profile *p, const char *name)
 
 double ls__profile_now(const ls_tape *tape)
 {
-    struct timespec t;
-
-    if (!tape->profile)
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return tape->profile ? 1e-9 * (double)ls_now_ns() : 0;
 }
 
 void ls__profile_forward(const ls_tape *tape, const ls_op *op, double since)

@@ -5,18 +5,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/kernels/gemm.h"
 
 static const double redraw_s = 0.1; /* a person reads no faster */
 
 double ls_now(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)ls_now_ns();
 }
 
 double ls_measure_sgemm(int side, int rounds)

@@ -88,6 +88,15 @@ ls_status ls_tree_sum_push_zero(ls_tree_sum *t, size_t bytes)
     return LS_OK;
 }
 
+ls_status ls_tree_sum_fill(ls_tree_sum *t, uint64_t leaves, size_t bytes)
+{
+    ls_status status = LS_OK;
+
+    while (t->count < leaves && !status)
+        status = ls_tree_sum_push_zero(t, bytes);
+    return status;
+}
+
 ls_storage *ls_tree_sum_finish(ls_tree_sum *t)
 {
     ls_storage *sum = NULL;

@@ -41,6 +41,10 @@ LS_MUST_CHECK ls_status ls_tree_sum_push(ls_tree_sum *t, ls_storage *leaf);
  */
 LS_MUST_CHECK ls_status ls_tree_sum_push_zero(ls_tree_sum *t, size_t bytes);
 
+/* Leaves of +0 until there are `leaves` of them; none where there are as many already.  ENOMEM.
+ */
+LS_MUST_CHECK ls_status ls_tree_sum_fill(ls_tree_sum *t, uint64_t leaves, size_t bytes);
+
 /*
  * The sum of all leaves so far and of a last one (taken, in failure too; NULL: +0), written to
  * out; the last join of the tree goes straight there, and nowhere else.  t is empty afterwards.

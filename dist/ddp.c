@@ -113,13 +113,17 @@ static ls_status done(void *context, int i)
 
 /* ---- the object ---- */
 
+static size_t gradient_bytes(const ls_ddp *d, int i)
+{
+    return (size_t)ls_tensor_numel(d->parameters[i].tensor) * sizeof(ls_real);
+}
+
 static ls_status make_views(ls_ddp *d)
 {
     for (int i = 0; i < d->n; i++) {
         ls_tensor *t = d->parameters[i].tensor;
-        d->views[i] =
-            ls_storage_view(ls_bucket_place(&d->buckets, i),
-                            (size_t)ls_tensor_numel(t) * sizeof(ls_real), LS_MEM_GRADS);
+        d->views[i]  = ls_storage_view(ls_bucket_place(&d->buckets, i), gradient_bytes(d, i),
+                                       LS_MEM_GRADS);
         if (!d->views[i])
             return LS_ENOMEM;
         if (d->opts.one_micro || d->opts.interleaved)
@@ -371,8 +375,7 @@ static ls_status launch_rest(ls_ddp *d)
 
     for (int i = 0; i < d->n; i++)
         if (!d->used[i])
-            memset(ls_bucket_place(&d->buckets, i), 0,
-                   (size_t)ls_tensor_numel(d->parameters[i].tensor) * sizeof(ls_real));
+            memset(ls_bucket_place(&d->buckets, i), 0, gradient_bytes(d, i));
     while (!status && d->launched < d->buckets.n)
         status = launch(d);
     return status;
@@ -446,7 +449,7 @@ static ls_status name_unused(const ls_ddp *d)
 static bool unused_matters(const ls_ddp *d)
 {
     for (int i = 0; i < d->n && !d->opts.find_unused; i++)
-        if (d->lacked[i] && d->parameters[i].tensor->requires_grad)
+        if (d->lacked[i])
             return true;
     return false;
 }
@@ -460,24 +463,10 @@ static void hand_out(ls_ddp *d)
 
 /* ---- interleaved: a round is one micro-batch of every rank ---- */
 
-static size_t gradient_bytes(const ls_ddp *d, int i)
-{
-    return (size_t)ls_tensor_numel(d->parameters[i].tensor) * sizeof(ls_real);
-}
-
-static ls_status fill_up(ls_ddp *d, int i, uint64_t rounds)
-{
-    ls_status status = LS_OK;
-
-    while (d->rounds[i].count < rounds && !status)
-        status = ls_tree_sum_push_zero(&d->rounds[i], gradient_bytes(d, i));
-    return status;
-}
-
 /* The round's sum of parameter i leaves its bucket, which the next round needs. */
 static ls_status keep_round(ls_ddp *d, int i)
 {
-    ls_status   status = fill_up(d, i, d->round);
+    ls_status   status = ls_tree_sum_fill(&d->rounds[i], d->round, gradient_bytes(d, i));
     ls_storage *copy   = status ? NULL : ls_storage_new(gradient_bytes(d, i), LS_MEM_GRADS);
 
     if (!copy)
@@ -491,7 +480,7 @@ static ls_status end_rounds(ls_ddp *d, int i)
 {
     ls_real    *home   = ls_bucket_place(&d->buckets, i);
     bool        here   = d->all_used[i];
-    ls_status   status = fill_up(d, i, d->round);
+    ls_status   status = ls_tree_sum_fill(&d->rounds[i], d->round, gradient_bytes(d, i));
     ls_storage *leaf =
         here && !status ? ls_storage_view(home, gradient_bytes(d, i), LS_MEM_GRADS) : NULL;
 

@@ -67,16 +67,6 @@ static size_t gradient_bytes(const ls_tensor *t)
     return (size_t)ls_tensor_numel(t) * sizeof(ls_real);
 }
 
-/* Brings a slot's count to `leaves` with leaves of +0. */
-static ls_status fill_up(slot *x, const ls_tensor *t, uint64_t leaves)
-{
-    ls_status status = LS_OK;
-
-    while (x->tree.count < leaves && !status)
-        status = ls_tree_sum_push_zero(&x->tree, gradient_bytes(t));
-    return status;
-}
-
 /* The last leaf (NULL: +0) of parameter i: its sum goes to the sink. */
 static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
 {
@@ -96,7 +86,7 @@ ls_status ls_grad_sum_take(void *context, ls_tensor *leaf)
 
     if (!x || !leaf->grad)
         return LS_OK;
-    ls_status status = fill_up(x, leaf, s->micro);
+    ls_status status = ls_tree_sum_fill(&x->tree, s->micro, gradient_bytes(leaf));
     if (status)
         return status;
     ls_storage *grad = leaf->grad;
@@ -122,7 +112,8 @@ ls_status ls_grad_sum_end_micro(ls_grad_sum *s)
         if (s->sink && s->slots[i].used && !s->slots[i].sunk)
             status = sink_leaf(s, i, NULL);
         else if (s->slots[i].used && !s->slots[i].sunk)
-            status = fill_up(&s->slots[i], s->parameters[i].tensor, s->micro);
+            status = ls_tree_sum_fill(&s->slots[i].tree, s->micro,
+                                      gradient_bytes(s->parameters[i].tensor));
     return status;
 }
 
@@ -140,9 +131,4 @@ void ls_grad_sum_finish(ls_grad_sum *s, ls_tape *tape)
 void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink)
 {
     s->sink = sink;
-}
-
-bool ls_grad_sum_used(const ls_grad_sum *s, int i)
-{
-    return s->slots[i].used;
 }

@@ -39,9 +39,6 @@ typedef struct {
  */
 void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink);
 
-/* Has any micro-batch of the step used parameter i so far? */
-bool ls_grad_sum_used(const ls_grad_sum *s, int i);
-
 /* Starts a step: forgets partial sums, drops the parameters' gradients, hooks into the tape. */
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape);
 
