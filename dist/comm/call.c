@@ -54,17 +54,17 @@ static bool moves_data(unsigned kind)
     return kind != LS_BARRIER;
 }
 
-static bool reduces(unsigned kind)
+bool ls_collective_reduces(unsigned kind)
 {
     return kind == LS_REDUCE || kind == LS_ALL_REDUCE || kind == LS_REDUCE_SCATTER;
 }
 
-static bool is_paired(unsigned kind)
+bool ls_collective_is_paired(unsigned kind)
 {
     return kind == LS_SEND || kind == LS_RECV;
 }
 
-static bool is_rooted(unsigned kind)
+bool ls_collective_is_rooted(unsigned kind)
 {
     return kind == LS_BROADCAST || kind == LS_REDUCE || kind == LS_GATHER || kind == LS_SCATTER;
 }
@@ -101,9 +101,9 @@ ls_descriptor ls_descriptor_of(const ls_call *call, int size, uint64_t sequence,
         d.count = (uint64_t)call->count;
         d.dtype = (uint8_t)call->dtype;
     }
-    if (reduces(call->kind))
+    if (ls_collective_reduces(call->kind))
         d.op = (uint8_t)call->op;
-    if (is_rooted(call->kind) || is_paired(call->kind))
+    if (ls_collective_is_rooted(call->kind) || ls_collective_is_paired(call->kind))
         d.root = (uint32_t)call->root;
     if (call->slices)
         d.slices = hash_slices(call->slices, size);
@@ -142,12 +142,12 @@ const char *ls_descriptor_text(char text[LS_DESCRIPTOR_TEXT], const ls_descripto
     if (!moves_data(d->kind))
         return text;
     add(&l, " (%s", dtype_name(d->dtype));
-    if (reduces(d->kind))
+    if (ls_collective_reduces(d->kind))
         add(&l, ", %s", ls_reduce_op_name(d->op));
     add(&l, ", count %" PRIu64, d->count);
-    if (is_rooted(d->kind))
+    if (ls_collective_is_rooted(d->kind))
         add(&l, ", root %" PRIu32, d->root);
-    if (is_paired(d->kind))
+    if (ls_collective_is_paired(d->kind))
         add(&l, ", %s rank %" PRIu32, d->kind == LS_SEND ? "to" : "from", d->root);
     add(&l, ")");
     return text;
@@ -158,7 +158,8 @@ static bool are_pair(const ls_descriptor *a, int rank_a, const ls_descriptor *b,
 {
     ls_descriptor other = *b;
 
-    if (!is_paired(a->kind) || !is_paired(b->kind) || a->kind == b->kind)
+    if (!ls_collective_is_paired(a->kind) || !ls_collective_is_paired(b->kind) ||
+        a->kind == b->kind)
         return false;
     if (a->root != (uint32_t)rank_b || b->root != (uint32_t)rank_a)
         return false;

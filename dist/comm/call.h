@@ -54,6 +54,11 @@ bool        ls_algorithm_parse(const char *name, ls_algorithm *algorithm);
 /* Does it work in a group of `size`?  (Halving wants a power of two.) */
 bool ls_algorithm_fits(ls_algorithm algorithm, int size);
 
+/* Does it join what the ranks give?  Has it a root?  Is it between two ranks alone? */
+bool ls_collective_reduces(unsigned kind);
+bool ls_collective_is_rooted(unsigned kind);
+bool ls_collective_is_paired(unsigned kind);
+
 /* A piece of a flat buffer, in elements. */
 typedef struct {
     int64_t offset, count;

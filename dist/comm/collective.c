@@ -14,17 +14,6 @@
 
 /* ---- the call ---- */
 
-static bool reduces(ls_collective kind)
-{
-    return kind == LS_REDUCE || kind == LS_ALL_REDUCE || kind == LS_REDUCE_SCATTER;
-}
-
-static bool has_root(ls_collective kind)
-{
-    return kind == LS_BROADCAST || kind == LS_REDUCE || kind == LS_GATHER ||
-           kind == LS_SCATTER || kind == LS_SEND || kind == LS_RECV;
-}
-
 static ls_status check_slices(const ls_call *c, int size)
 {
     int64_t total = 0;
@@ -101,7 +90,7 @@ static ls_status check_dtype(const ls_call *c)
     if (c->dtype >= LS_DTYPE_COUNT || c->dtype == LS_F64)
         return ls_fail(LS_EINVAL, "%s: dtype is none of F32, BF16, I32, I64, U8",
                        ls_collective_name(c->kind));
-    if (!reduces(c->kind))
+    if (!ls_collective_reduces(c->kind))
         return LS_OK;
     if (c->op >= LS_REDUCE_OP_COUNT)
         return ls_fail(LS_EINVAL, "%s: no such reduce op: %d", ls_collective_name(c->kind),
@@ -114,9 +103,9 @@ static ls_status check_dtype(const ls_call *c)
 
 static ls_status check_root(const ls_call *c, int rank, int size)
 {
-    bool paired = c->kind == LS_SEND || c->kind == LS_RECV;
+    bool paired = ls_collective_is_paired(c->kind);
 
-    if (!has_root(c->kind))
+    if (!paired && !ls_collective_is_rooted(c->kind))
         return LS_OK;
     if (c->root < 0 || c->root >= size)
         return ls_fail(LS_EINVAL, "%s: %s %d of a group of %d", ls_collective_name(c->kind),
@@ -328,7 +317,7 @@ static ls_status run(ls_operation *op)
         return alone(op);
     if (op->running.transport->meet)
         status = ls__run_shared(op, &done);
-    else if (is_empty(c) || has_root(c->kind))
+    else if (is_empty(c) || ls_collective_is_rooted(c->kind))
         status = ls__agree(op);
     if (status || done || is_empty(c))
         return status;

@@ -157,7 +157,7 @@ static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descr
                                         .what          = *what,
                                         .deadline      = now + policy->timeout_ns,
                                         .warn_at       = now + policy->warn_ns,
-                                        .paired = call->kind == LS_SEND || call->kind == LS_RECV},
+                                        .paired        = ls_collective_is_paired(call->kind)},
                           .call      = call,
                           .algorithm = forced(comm),
                           .fast      = comm->home->opts.fast,
@@ -189,7 +189,7 @@ ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descript
 static void number(ls_comm *comm, const ls_call *call, ls_collective kind, ls_descriptor *what,
                    ls_record **record)
 {
-    bool     paired   = call->kind == LS_SEND || call->kind == LS_RECV;
+    bool     paired   = ls_collective_is_paired(call->kind);
     uint64_t sequence = paired ? ++comm->pair_sequence[call->root] : ++comm->sequence;
 
     *what      = ls_descriptor_of(call, comm->size, sequence, comm->home->opts.algorithm);

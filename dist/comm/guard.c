@@ -314,11 +314,6 @@ ls_status ls_guard_lost(ls_guard *g, const char *text)
     return ls_guard_fail(g, LS_EPEER, text);
 }
 
-static bool is_paired(const ls_descriptor *what)
-{
-    return what->kind == LS_SEND || what->kind == LS_RECV;
-}
-
 /* Every store releases: a reader that meets a newer word also meets the turn before it. */
 void ls_guard_enter(ls_guard *g, const ls_descriptor *what)
 {
@@ -328,7 +323,7 @@ void ls_guard_enter(ls_guard *g, const ls_descriptor *what)
     memcpy(word, what, sizeof word);
     for (int i = 0; i < WORDS; i++)
         atomic_store_explicit(&g->what[turn / 2 % 2][i], word[i], memory_order_release);
-    if (!is_paired(what))
+    if (!ls_collective_is_paired(what->kind))
         atomic_store_explicit(&g->entered, what->sequence, memory_order_release);
     atomic_store_explicit(&g->turn, turn, memory_order_release);
 }
@@ -349,7 +344,7 @@ void ls_guard_leave(ls_guard *g, uint64_t sequence)
     uint64_t      turn = atomic_load_explicit(&g->turn, memory_order_relaxed);
     ls_descriptor what = what_in(g, turn);
 
-    if (!is_paired(&what))
+    if (!ls_collective_is_paired(what.kind))
         atomic_store_explicit(&g->left, sequence, memory_order_release);
     atomic_store_explicit(&g->turn, (turn + 1) & ~UINT64_C(1), memory_order_release);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -47,17 +48,17 @@ ls_status ls__seal(const ls__session *s, ls__mac_of what, const void *data, size
                                     : ls_fail(LS_ENOMEM, "libcrypto gives no HMAC-SHA-256");
 }
 
+bool ls__same_secret(const void *a, const void *b, size_t n)
+{
+    return !CRYPTO_memcmp(a, b, n);
+}
+
 bool ls__sealed(const ls__session *s, ls__mac_of what, const void *data, size_t n,
                 const unsigned char mac[LS__MAC])
 {
-    unsigned char          due[LS__MAC];
-    volatile unsigned char differ = 0;
+    unsigned char due[LS__MAC];
 
-    if (ls__seal(s, what, data, n, due))
-        return false;
-    for (int i = 0; i < LS__MAC; i++)
-        differ = (unsigned char)(differ | (due[i] ^ mac[i]));
-    return !differ;
+    return !ls__seal(s, what, data, n, due) && ls__same_secret(due, mac, LS__MAC);
 }
 
 ls_status ls__verdict_make(const ls__session *s, ls__mac_of what, ls__verdict_code code,

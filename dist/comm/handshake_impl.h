@@ -102,6 +102,9 @@ LS_MUST_CHECK ls_status ls__seal(const ls__session *s, ls__mac_of what, const vo
 bool ls__sealed(const ls__session *s, ls__mac_of what, const void *data, size_t n,
                 const unsigned char mac[LS__MAC]);
 
+/* Compared in a time that does not tell where they differ. */
+bool ls__same_secret(const void *a, const void *b, size_t n);
+
 /* A sealed verdict; the text is cut to its place. */
 LS_MUST_CHECK ls_status ls__verdict_make(const ls__session *s, ls__mac_of what,
                                          ls__verdict_code code, ls_status status,

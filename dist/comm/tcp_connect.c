@@ -24,6 +24,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "dist/comm/handshake_impl.h"
 #include "dist/comm/tcp_impl.h"
 
 #define CALL UINT64_C(0x6c6c61632d70636c) /* "lcp-call", "lcp-answ" */
@@ -105,18 +106,6 @@ static letter letter_of(const ls__tcp_group *g, uint64_t magic, int from, int to
     return l;
 }
 
-/* In a time that does not tell where they differ. */
-static bool same_letter(const letter *a, const letter *b)
-{
-    const volatile unsigned char *p      = (const volatile unsigned char *)a;
-    const volatile unsigned char *q      = (const volatile unsigned char *)b;
-    unsigned                      differ = 0;
-
-    for (size_t i = 0; i < sizeof *a; i++)
-        differ |= (unsigned)(p[i] ^ q[i]);
-    return !differ;
-}
-
 /* Into the empty buffer of a fresh connection a letter fits as a whole. */
 static bool send_letter(int fd, const letter *l)
 {
@@ -162,7 +151,7 @@ static void judge(mesh *m, guest *v)
     int                  from  = known ? (int)v->box.in.from : g->rank;
     letter               due   = letter_of(g, CALL, from, g->rank), answer;
 
-    if (same_letter(&v->box.in, &due) && known) {
+    if (ls__same_secret(&v->box.in, &due, sizeof(letter)) && known) {
         answer = letter_of(g, ANSWER, g->rank, from);
         if (send_letter(v->box.fd, &answer)) {
             joined(m, from, &v->box);
@@ -289,7 +278,7 @@ static void read_answer(mesh *m, int rank)
         try_later(d, error);
     else if (d->box.got < sizeof d->box.in)
         return;
-    else if (same_letter(&d->box.in, &due))
+    else if (ls__same_secret(&d->box.in, &due, sizeof(letter)))
         joined(m, rank, &d->box);
     else
         try_later(d, EPROTO);
