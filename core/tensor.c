@@ -152,6 +152,18 @@ ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category)
     return t->storage ? LS_OK : LS_ENOMEM;
 }
 
+ls_tensor *ls_tensor_owned(ls_tensor *t)
+{
+    return t->shard ? &t->shard->rows : t;
+}
+
+int64_t ls_tensor_owned_first(const ls_tensor *t)
+{
+    int64_t rows = t->shape.ndim ? t->shape.dim[0] : 1;
+
+    return t->shard && rows ? t->shard->first * (ls_tensor_numel(t) / rows) : 0;
+}
+
 void ls_tensor_drop(ls_tensor *t)
 {
     ls_storage_release(t->storage);

@@ -45,8 +45,9 @@ typedef struct ls_storage {
     bool            is_view; /* of memory that somebody else owns and keeps longer */
 } ls_storage;
 
-typedef struct ls_node ls_node;
-typedef struct ls_tape ls_tape;
+typedef struct ls_node  ls_node;
+typedef struct ls_tape  ls_tape;
+typedef struct ls_shard ls_shard;
 
 typedef struct ls_tensor {
     ls_shape    shape;
@@ -60,6 +61,7 @@ typedef struct ls_tensor {
     ls_real
         *grad_home; /* of a leaf: memory in which backward forms its gradient; NULL: its own */
     const void *reducer; /* of a leaf: who sums its gradient over ranks; NULL: nobody */
+    ls_shard   *shard;   /* of a leaf: what of it this rank owns; NULL: all */
 
     /* autograd's part */
     ls_tape    *tape;    /* NULL for a leaf that lives outside any tape */
@@ -73,6 +75,15 @@ typedef struct ls_tensor {
     bool        is_wide;     /* `wide` holds this scalar before its rounding to ls_real */
     double      wide;
 } ls_tensor;
+
+/*
+ * The rows (dimension 0) of a tensor that this rank owns, where other ranks own the others.
+ * The tensor's header keeps the shape of the whole; values, gradient and updates are here.
+ */
+struct ls_shard {
+    ls_tensor rows;
+    int64_t   first; /* row */
+};
 
 /* A tensor under the name that files and messages give it; neither is owned. */
 typedef struct {
@@ -129,6 +140,12 @@ ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape);
  * of ls_shape_check().
  */
 LS_MUST_CHECK ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category);
+
+/* Where the values that this rank updates and saves are: t itself, or its shard. */
+ls_tensor *ls_tensor_owned(ls_tensor *t);
+
+/* The first element of these in t. */
+int64_t ls_tensor_owned_first(const ls_tensor *t);
 
 /* Releases storage and gradient.  The header itself stays with its owner. */
 void ls_tensor_drop(ls_tensor *t);
