@@ -14,6 +14,7 @@
 typedef struct {
     ls_comm *world; /* NULL for one process that is no rank */
     int      rank, size;
+    int      local; /* of them on this host; all, where the launcher does not say */
 } ls_ranks;
 
 /* One process that is no rank. */
@@ -49,6 +50,9 @@ bool ls_ranks_interleave(const ls_config *cfg, int size);
 
 /* Are the bits of a run on so many ranks those of one process? */
 bool ls_ranks_are_canonical(const ls_config *cfg, int size);
+
+/* Have this host's ranks, each with its threads and one for communication, too few cores? */
+bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks);
 
 enum { LS_RANKS_FLAGS = 8 };
 

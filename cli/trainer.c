@@ -125,7 +125,7 @@ static ls_status make_sums(ls_trainer *t)
                              .find_unused = cfg->parallel.find_unused,
                              .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                              .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
-                             .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
+                             .crowded     = ls_ranks_are_crowded(cfg, t->ranks)};
 
     if (t->ranks->world)
         return ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &t->ddp);
