@@ -146,6 +146,7 @@ set(LS_SOURCES
   dist/bucket.c
   dist/ddp.c
   dist/strategy.c
+  dist/sync.c
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
