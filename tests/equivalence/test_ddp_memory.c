@@ -57,7 +57,7 @@ static const row rows[] = {
 /* What a rank tells: peaks of its steps, in bytes, and its parameters. */
 typedef struct {
     ls_mem_stats mem;
-    int64_t      parameters, buckets;
+    int64_t      parameters;
 } figures;
 
 static void measure(const row *r, const ls_ranks *ranks, figures *out)
@@ -76,8 +76,7 @@ static void measure(const row *r, const ls_ranks *ranks, figures *out)
         ls_mem_reset_peaks();
         for (int i = 0; i < STEPS; i++)
             CHECK_OK(ls_trainer_step(t, 0, &step));
-        *out =
-            (figures){ls_mem_get_stats(), ls_trainer_parameter_count(t), ls_trainer_buckets(t)};
+        *out = (figures){ls_mem_get_stats(), ls_trainer_parameter_count(t)};
         ls_trainer_free(t);
     }
     ls_config_free(&cfg);
@@ -103,7 +102,7 @@ static int64_t bucket_bytes(const row *r, const figures *f)
 {
     int64_t all = 4 * f->parameters, most = (int64_t)(r->bucket_mb * 1024 * 1024) + LARGEST;
 
-    return f->buckets == 1 || most > all ? all : most;
+    return most > all ? all : most;
 }
 
 static void check_rank(const row *r, const figures *f, const figures *alone)
