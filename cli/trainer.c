@@ -369,7 +369,7 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *
                        .context = t->cfg->model.context,
                        .micro   = t->cfg->batch.micro,
                        .limit   = batches * t->cfg->batch.global,
-                       .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
+                       .stop    = stop,
                        .ranks   = t->ranks};
 
     int64_t   start  = ls_now_ns();
