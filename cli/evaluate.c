@@ -75,27 +75,34 @@ static ls_status look_around(share *s, int64_t round)
     return values[0] && !s->own ? interrupted() : LS_OK;
 }
 
-static ls_status micro_batch(const share *s, int64_t q, ls_exact_sum *sum)
+/* The one at sequence `at`, or, beyond the last, one that others compute and this rank only
+ * takes part in. */
+static ls_status micro_batch(const share *s, int64_t at, ls_exact_sum *sum)
 {
-    const ls_evaluation *e = s->e;
-    int64_t              n = s->sequences - q < e->micro ? s->sequences - q : e->micro;
+    const ls_evaluation *e      = s->e;
+    bool                 counts = at < s->sequences;
+    int64_t              q      = counts ? at : 0;
+    int64_t              n      = s->sequences - q < e->micro ? s->sequences - q : e->micro;
 
+    if (!counts && !e->together)
+        return LS_OK;
     ls_tape_reset(e->tape);
     ls_tensor *loss = ls_batch_loss(e->model, e->tape, s->sampler, q, n);
     if (!loss)
         return ls_tape_status(e->tape);
-    ls_exact_sum_add(sum, ls_item(loss));
+    if (counts)
+        ls_exact_sum_add(sum, ls_item(loss));
     return LS_OK;
 }
 
-/* Alone it ends at once. */
+/* Alone it ends at once; so does a failure where the others wait in a forward. */
 static ls_status look(share *s, int64_t round)
 {
     if (s->own)
-        s->over = s->size == 1;
+        s->over = s->size == 1 || s->e->together;
     else if (s->size == 1 && s->e->stop && *s->e->stop)
         return interrupted();
-    return s->size > 1 && round == s->next ? look_around(s, round) : LS_OK;
+    return s->size > 1 && !s->over && round == s->next ? look_around(s, round) : LS_OK;
 }
 
 static ls_status sum_losses(share *s, ls_exact_sum *sum)
@@ -106,7 +113,7 @@ static ls_status sum_losses(share *s, ls_exact_sum *sum)
     for (int64_t round = 0; round * together < s->sequences && !status && !s->over; round++) {
         int64_t q = round * together + s->rank * s->e->micro;
         status    = look(s, round);
-        if (!status && !s->over && !s->own && q < s->sequences)
+        if (!status && !s->over && !s->own)
             s->own = micro_batch(s, q, sum);
     }
     return s->own ? s->own : status;
@@ -128,7 +135,7 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
     bool  training = ls_tape_set_training(e->tape, false);
     share mine     = share_of(e, &sampler, sequences);
     status         = sum_losses(&mine, &sum);
-    if (e->ranks)
+    if (e->ranks && !(e->together && mine.own)) /* then the others wait in a forward */
         status = ls_ranks_agree(e->ranks, status);
     if (!status && e->ranks)
         status = ls_ranks_sum(e->ranks, &sum, NULL, 0);

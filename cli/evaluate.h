@@ -23,6 +23,7 @@ typedef struct {
     int64_t           limit; /* sequences at most; 0: all whole ones */
     const atomic_int *stop; /* non-zero, on any rank, ends it on all with EINTERRUPTED: alone at
                                once, in a job within about a second; NULL: never */
+    bool              together; /* every rank takes part in every forward (FSDP) */
     const ls_ranks   *ranks; /* share the micro-batches; NULL: this process has all of them */
 } ls_evaluation;
 

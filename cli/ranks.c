@@ -17,26 +17,6 @@
 
 const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
 
-static bool is_power_of_two(int64_t n)
-{
-    return n > 0 && (n & (n - 1)) == 0;
-}
-
-static int64_t each_of(const ls_config *cfg, int size)
-{
-    return cfg->batch.global / cfg->batch.micro / size;
-}
-
-bool ls_ranks_interleave(const ls_config *cfg, int size)
-{
-    return !is_power_of_two(each_of(cfg, size)) && is_power_of_two(size);
-}
-
-bool ls_ranks_are_canonical(const ls_config *cfg, int size)
-{
-    return is_power_of_two(each_of(cfg, size)) || is_power_of_two(size);
-}
-
 bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks)
 {
     return ranks->local * (cfg->run.threads + 1) > ls_cpu_count();
@@ -116,6 +96,13 @@ static ls_join_opts join_opts(const ls_config *cfg)
                           .event       = on_event};
 }
 
+/* "ddp" and "fsdp" do with one rank what they do with more. */
+static bool takes_own_path(const ls_config *cfg)
+{
+    return cfg->parallel.strategy == LS_CFG_STRATEGY_DDP ||
+           cfg->parallel.strategy == LS_CFG_STRATEGY_FSDP;
+}
+
 ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
 {
     ls_launch_env      env;
@@ -127,7 +114,7 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     *ranks = ls_ranks_alone;
     if (!status)
         status = ls_ranks_check(cfg, env.world);
-    if (status || (env.world == 1 && cfg->parallel.strategy != LS_CFG_STRATEGY_DDP))
+    if (status || (env.world == 1 && !takes_own_path(cfg)))
         return status;
     if (cfg->parallel.port_range.count == 2) {
         meet.ports[0] = (int)cfg->parallel.port_range.item[0];
