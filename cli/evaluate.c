@@ -27,8 +27,8 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
  * Note [ending an evaluation together]
  * A rank that was interrupted, or failed, cannot just leave the others, and asking all after
  * every round would cost.  So ranks look at each other after the first round, and then after as
- * many rounds as take about a second, by the slowest rank's clock: a number that all get from
- * the same all_reduce.
+ * many rounds as take half a second, by the slowest rank's clock: a number that all get from
+ * the same all_reduce.  It at most doubles, for one quick round says little of those to come.
  */
 typedef struct {
     const ls_evaluation *e;
@@ -42,7 +42,7 @@ typedef struct {
     bool                 over;   /* on all ranks: one does not go on */
 } share;
 
-static const int64_t LOOK_NS = 1000000000;
+static const int64_t LOOK_NS = 500000000;
 
 static share share_of(const ls_evaluation *e, const ls_sampler *sampler, int64_t sequences)
 {
@@ -62,13 +62,15 @@ static ls_status interrupted(void)
 
 static ls_status look_around(share *s, int64_t round)
 {
-    int64_t   each      = (ls_now_ns() - s->since) / (round - s->looked);
+    int64_t   rounds    = round - s->looked;
+    int64_t   each      = (ls_now_ns() - s->since) / rounds;
     int64_t   values[3] = {s->e->stop ? *s->e->stop : 0, s->own != LS_OK, each};
     ls_status status    = ls_ranks_max(s->e->ranks, values, 3);
+    int64_t   fitting   = 1 + LOOK_NS / (values[2] + 1);
 
     s->looked = round;
     s->since  = ls_now_ns();
-    s->next   = round + 1 + LOOK_NS / (values[2] + 1);
+    s->next   = round + (fitting < 2 * rounds ? fitting : 2 * rounds);
     s->over   = status || values[0] || values[1];
     if (status)
         return status;
