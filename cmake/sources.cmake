@@ -24,11 +24,14 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/bf16.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
   core/kernels/gemm.c
+  core/kernels/gemm_bf16.c
+  ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
   core/kernels/rmsnorm.c
@@ -47,6 +50,7 @@ set(LS_SOURCES
   autograd/ops/activation.c
   autograd/ops/add.c
   autograd/ops/attention.c
+  autograd/ops/cast.c
   autograd/ops/concat.c
   autograd/ops/contiguous.c
   autograd/ops/cross_entropy.c

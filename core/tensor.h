@@ -165,6 +165,11 @@ static inline ls_real *ls_reals(const ls_tensor *t)
     return (ls_real *)ls_tensor_data(t);
 }
 
+static inline uint16_t *ls_halves(const ls_tensor *t)
+{
+    return (uint16_t *)ls_tensor_data(t);
+}
+
 static inline int32_t *ls_ints(const ls_tensor *t)
 {
     return (int32_t *)ls_tensor_data(t);
