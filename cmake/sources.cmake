@@ -24,6 +24,7 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/attention_bf16.c
   core/kernels/bf16.c
   core/kernels/combine.c
   core/kernels/dropout.c
