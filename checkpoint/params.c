@@ -13,7 +13,7 @@
 static ls_status check_list(const ls_named_tensor *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const ls_tensor *t = list[i].tensor;
+        const ls_tensor *t = ls_tensor_owned(list[i].tensor);
         if (!t->storage || !t->storage->data)
             return ls_fail(LS_ESTATE, "tensor '%s' has no memory", list[i].name);
         if (!ls_tensor_is_contiguous(t))
@@ -24,7 +24,7 @@ static ls_status check_list(const ls_named_tensor *list, size_t n)
 
 static ls_st_source source_of(const ls_named_tensor *named)
 {
-    const ls_tensor *t = named->tensor;
+    const ls_tensor *t = ls_tensor_owned(named->tensor);
     ls_st_source     s = {.name  = named->name,
                           .dtype = ls_dtype_name(t->dtype),
                           .ndim  = t->shape.ndim,
@@ -76,7 +76,7 @@ static ls_status check_values(const ls_safetensors *file)
 static ls_status read_all(const ls_safetensors *file, const ls_named_tensor *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const ls_tensor *t = list[i].tensor;
+        const ls_tensor *t = ls_tensor_owned(list[i].tensor);
         ls_status status = ls_safetensors_read(file, ls_safetensors_find(file, list[i].name), 0,
                                                ls_tensor_data(t), ls_tensor_bytes(t));
         if (status)
@@ -144,7 +144,7 @@ static void add_list(hash *h, const ls_named_tensor *list, size_t n)
     for (size_t i = 0; i < n; i++) {
         ls_st_source s = source_of(&sorted[i]);
         add_head(h, s.name, s.dtype, s.dim, s.ndim);
-        add(h, s.data, ls_tensor_bytes(sorted[i].tensor));
+        add(h, s.data, ls_tensor_bytes(ls_tensor_owned(sorted[i].tensor)));
     }
     free(sorted);
 }

@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/exact_sum.h"
 #include "dist/strategy.h"
+#include "nn/working.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
@@ -25,6 +26,7 @@ struct ls_trainer {
     int              n;
     ls_named_tensor *state; /* these and the buffers */
     int              n_state;
+    ls_working      *working; /* NULL with param_dtype f32 */
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
     ls_strategy      strategy;
@@ -106,6 +108,8 @@ static ls_status make_model(ls_trainer *t)
         ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
     if (!status)
         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    if (!status && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -168,6 +172,7 @@ void ls_trainer_free(ls_trainer *t)
     ls_tape_free(t->tape);
     ls_strategy_close(&t->strategy);
     ls_optimizer_free(t->optimizer);
+    ls_working_free(t->working);
     free(t->parameters);
     free(t->state);
     ls_module_free(t->model);
@@ -263,7 +268,7 @@ static ls_status blame_parameter(const char *name, int64_t step)
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
     for (int i = 0; i < t->n; i++) {
-        const ls_tensor *p = t->parameters[i].tensor;
+        const ls_tensor *p = ls_tensor_owned(t->parameters[i].tensor);
         if (!all_finite(ls_reals(p), ls_tensor_numel(p)))
             return blame_parameter(t->parameters[i].name, step);
     }
@@ -350,6 +355,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_exact_sum_init(&squares);
     *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
+    if (t->working)
+        ls_working_take_gradients(t->working);
     if (!status)
         status =
             gather_step(t, caught, ls_grad_squares(t->parameters, t->n, &squares), &loss, r);
@@ -364,6 +371,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_optimizer_set_lr(t->optimizer, r->lr);
     ls_optimizer_step(t->optimizer,
                       ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    if (t->working)
+        ls_working_update(t->working);
     ls_trace_until_now(t->trace, LS_SPAN_UPDATE, start, 0);
     return LS_OK;
 }

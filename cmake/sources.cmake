@@ -86,6 +86,7 @@ set(LS_SOURCES
   nn/mlp.c
   nn/module.c
   nn/norm.c
+  nn/working.c
   # optim
   optim/grad_norm.c
   optim/optimizer.c
