@@ -56,9 +56,8 @@ bool ls__bf16_native(char *text, size_t size)
         snprintf(text, size, "oneDNN %d.%d.%d, %s", v->major, v->minor, v->patch,
                  amx ? "AMX" : "AVX512-BF16");
     else
-        snprintf(text, size,
-                 "widened to f32 (oneDNN %d.%d.%d finds neither AMX nor AVX512-BF16)", v->major,
-                 v->minor, v->patch);
+        snprintf(text, size, "widened to f32 (oneDNN %d.%d.%d: no AMX, no AVX512-BF16)",
+                 v->major, v->minor, v->patch);
     return fine;
 }
 
