@@ -71,18 +71,21 @@ typedef struct ls_tensor {
     bool        rebuilt; /* formed again in backward; goes with the call that made it */
     bool        marked;  /* on a path to the loss, during backward */
     int         pending; /* of a leaf: uses whose gradients have not arrived, during backward */
+    bool        home_lent; /* of a leaf: a recorded call has formed its gradient in grad_home */
     ls_storage *grad_before; /* of a leaf: what earlier backwards left, during backward */
     bool        is_wide;     /* `wide` holds this scalar before its rounding to ls_real */
     double      wide;
 } ls_tensor;
 
 /*
- * The rows (dimension 0) of a tensor that this rank owns, where other ranks own the others.
+ * The rows (dimension 0) of a tensor that this rank owns, where other ranks own the others; or
+ * all of them, where the tensor itself is a BF16 copy for operators (nn/working.h).
  * The tensor's header keeps the shape of the whole; values, gradient and updates are here.
  */
 struct ls_shard {
     ls_tensor rows;
     int64_t   first; /* row */
+    void     *group; /* an ls_comm: its ranks own the others; borrowed.  NULL: there are none */
 };
 
 /* A tensor under the name that files and messages give it; neither is owned. */
@@ -140,6 +143,12 @@ ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape);
  * of ls_shape_check().
  */
 LS_MUST_CHECK ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category);
+
+/* Other ranks own rows of t. */
+static inline bool ls_tensor_is_spread(const ls_tensor *t)
+{
+    return t->shard && t->shard->group;
+}
 
 /* Where the values that this rank updates and saves are: t itself, or its shard. */
 ls_tensor *ls_tensor_owned(ls_tensor *t);
