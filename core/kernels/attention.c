@@ -110,7 +110,7 @@ static void forward_rows(const head_view *v, int64_t i0, int64_t ni)
         memset(v->o + (i0 + i) * v->out_row, 0, (size_t)v->a->d * sizeof *v->o);
     }
     for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0)};
+        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0), TILE};
         absorb_tile(v, &t, m, l);
     }
     for (int64_t i = 0; i < ni; i++) {
@@ -219,7 +219,7 @@ static void backward_rows(const head_view *v, const head_grads *g, int64_t i0, i
         delta[i] = (ls_real)sum;
     }
     for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0)};
+        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0), TILE};
         backward_tile(v, &t, g, delta);
     }
 }

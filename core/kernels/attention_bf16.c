@@ -1,8 +1,11 @@
 /*
  * attention_bf16.c - the tiles of attention.c with products of bf16.
  *
- * A task owns TILE rows of its scratch: in forward the running sums of a query tile's output,
- * in backward its dout in BF16, which all key tiles read.
+ * Up to KEYS keys are taken at once, so a product has more to do for what a call of it costs:
+ * 64 x 64 x 64 run at three quarters of the rate of 64 x 64 x 256.
+ *
+ * A task owns TILE rows of its scratch: in forward the running sums of a query tile's output;
+ * in backward its dout in BF16, which all key tiles read, and before that one row in ls_real.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +13,10 @@
 #include "core/kernels/attention_impl.h"
 #include "core/kernels/bf16.h"
 #include "core/kernels/gemm_bf16.h"
+#include "core/kernels/reduce.h"
 #include "core/thread.h"
+
+enum { KEYS = 256 };
 
 typedef struct {
     const ls_attention_bf16_args *a;
@@ -74,7 +80,7 @@ static void scores(const head_view *v, const ls__tile *t, const uint16_t *x, int
                                            .b           = y,
                                            .ldb         = v->row,
                                            .c           = s,
-                                           .ldc         = TILE});
+                                           .ldc         = t->row});
 }
 
 /* c (rows `ldc` apart) += op(tile) b, the tile being (ni,nj); transposed for sums over queries
@@ -88,7 +94,7 @@ static void add_product(const head_view *v, const ls__tile *t, const uint16_t *s
                                            .n           = v->d,
                                            .k           = transposed ? t->ni : t->nj,
                                            .a           = s,
-                                           .lda         = TILE,
+                                           .lda         = t->row,
                                            .b           = b,
                                            .ldb         = ldb,
                                            .add         = true,
@@ -100,14 +106,14 @@ LS_INLINE void scale_tile(const ls__tile *t, ls_real *s, ls_real scale)
 {
     for (int64_t i = 0; i < t->ni; i++)
         for (int64_t j = 0; j < t->nj; j++)
-            s[i * TILE + j] *= scale;
+            s[i * t->row + j] *= scale;
 }
 
 LS_INLINE void round_tile(const ls__tile *t, uint16_t *to, const ls_real *from)
 {
     for (int64_t i = 0; i < t->ni; i++)
         for (int64_t j = 0; j < t->nj; j++)
-            to[i * TILE + j] = ls_bf16_round((float)from[i * TILE + j]);
+            to[i * t->row + j] = ls_bf16_round((float)from[i * t->row + j]);
 }
 
 /* Scores of the tile become weights that go into o (rows of d); factor: dropout's, or NULL. */
@@ -117,7 +123,7 @@ LS_CLONES static void absorb_rows(const head_view *v, const ls__tile *t, ls_real
 {
     scale_tile(t, s, v->scale);
     for (int64_t i = 0; i < t->ni; i++)
-        ls__absorb_row(s + i * TILE, ls__visible(t, i), t->nj, &m[i], &l[i], o + i * v->d,
+        ls__absorb_row(s + i * t->row, ls__visible(t, i), t->nj, &m[i], &l[i], o + i * v->d,
                        v->d);
     if (factor)
         ls__tile_apply(t, s, s, factor);
@@ -127,8 +133,8 @@ LS_CLONES static void absorb_rows(const head_view *v, const ls__tile *t, ls_real
 static void absorb_tile(const head_view *v, const ls__tile *t, ls_real *m, ls_real *l,
                         ls_real *o)
 {
-    ls_real  s[TILE * TILE], factor[TILE * TILE];
-    uint16_t p[TILE * TILE];
+    ls_real  s[TILE * KEYS], factor[TILE * KEYS];
+    uint16_t p[TILE * KEYS];
 
     scores(v, t, v->q + t->i0 * v->row, v->row, v->k + t->j0 * v->row, s);
     if (v->a->dropout)
@@ -157,8 +163,8 @@ static void forward_rows(const head_view *v, int64_t i0, int64_t ni, ls_real *o)
         l[i] = 0;
     }
     memset(o, 0, (size_t)(ni * v->d) * sizeof *o);
-    for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0)};
+    for (int64_t j0 = 0; j0 < i0 + ni; j0 += KEYS) {
+        ls__tile t = {i0, ni, j0, ls__shorter(KEYS, i0 + ni - j0), KEYS};
         absorb_tile(v, &t, m, l, o);
     }
     for (int64_t i = 0; i < ni; i++)
@@ -185,6 +191,7 @@ typedef struct {
     ls_real       *dq, *dk, *dv;
     const ls_real *dout;
     uint16_t      *dout16; /* of the query tile, rows of d */
+    ls_real       *wide;   /* room for a row */
 } head_grads;
 
 /* s: scores, becomes weights; used: the weights that dV sees, rounded */
@@ -212,8 +219,8 @@ LS_CLONES static void score_gradients(const head_view *v, const ls__tile *t, ls_
 static void backward_tile(const head_view *v, const ls__tile *t, const head_grads *g,
                           const ls_real *delta)
 {
-    ls_real        p[TILE * TILE], ds[TILE * TILE], factor[TILE * TILE];
-    uint16_t       rounded[TILE * TILE];
+    ls_real        p[TILE * KEYS], ds[TILE * KEYS], factor[TILE * KEYS];
+    uint16_t       rounded[TILE * KEYS];
     const ls_real *drops = v->a->dropout ? factor : NULL;
 
     if (drops)
@@ -229,16 +236,13 @@ static void backward_tile(const head_view *v, const ls__tile *t, const head_grad
                 v->row);
 }
 
-/* dout of a row, rounded; the row's delta */
-LS_CLONES static ls_real prepare_row(const uint16_t *o, const ls_real *dout, int64_t d,
-                                     uint16_t *dout16)
+/* dout of a row, rounded; the row's delta.  wide: room for a row */
+static ls_real prepare_row(const uint16_t *o, const ls_real *dout, int64_t d, uint16_t *dout16,
+                           ls_real *wide)
 {
-    double sum;
-
-    LS_LANES_SUM(sum, c, d, (double)ls_bf16_widen(o[c]) * (double)dout[c]);
-    for (int64_t c = 0; c < d; c++)
-        dout16[c] = ls_bf16_round((float)dout[c]);
-    return (ls_real)sum;
+    ls_k_bf16_round_here(dout16, dout, d);
+    ls_k_bf16_widen_here(wide, o, d);
+    return (ls_real)ls_k_row_dot(wide, dout, d);
 }
 
 static void backward_rows(const head_view *v, const head_grads *g, int64_t i0, int64_t ni)
@@ -247,9 +251,9 @@ static void backward_rows(const head_view *v, const head_grads *g, int64_t i0, i
 
     for (int64_t i = 0; i < ni; i++)
         delta[i] = prepare_row(v->o + (i0 + i) * v->out_row, g->dout + (i0 + i) * v->out_row,
-                               v->d, g->dout16 + i * v->d);
-    for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0)};
+                               v->d, g->dout16 + i * v->d, g->wide);
+    for (int64_t j0 = 0; j0 < i0 + ni; j0 += KEYS) {
+        ls__tile t = {i0, ni, j0, ls__shorter(KEYS, i0 + ni - j0), KEYS};
         backward_tile(v, &t, g, delta);
     }
 }
@@ -263,7 +267,8 @@ static void backward_task(void *context, int64_t index)
     ls_real                 *at  = j->dqkv + sequence * a->t * row;
     head_grads               g   = {.dk     = at + (a->h + kv) * a->d,
                                     .dv     = at + (a->h + a->k + kv) * a->d,
-                                    .dout16 = (uint16_t *)scratch_of(j->a, index)};
+                                    .wide   = scratch_of(j->a, index),
+                                    .dout16 = (uint16_t *)(scratch_of(j->a, index) + a->d)};
 
     if (!j->add) {
         ls__clear_rows(at + kv * group * a->d, row, a->t, group * a->d);

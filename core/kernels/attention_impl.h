@@ -1,8 +1,8 @@
 /*
  * attention_impl.h - a tile of the score matrix, and what is done to its rows in ls_real.
  *
- * Shared by attention.c and attention_bf16.c, which differ in what they multiply.  A tile's
- * array has rows TILE apart.
+ * Shared by attention.c and attention_bf16.c, which differ in what they multiply and in how
+ * many keys they take at once.  A tile's arrays have rows `row` apart.
  */
 #ifndef LS_CORE_KERNELS_ATTENTION_IMPL_H
 #define LS_CORE_KERNELS_ATTENTION_IMPL_H
@@ -12,11 +12,11 @@
 #include "core/kernels/lanes.h"
 #include "core/kernels/real_math.h"
 
-enum { TILE = 64 };
+enum { TILE = 64 }; /* query rows at once */
 
 /* Query rows from i0, key rows from j0. */
 typedef struct {
-    int64_t i0, ni, j0, nj;
+    int64_t i0, ni, j0, nj, row;
 } ls__tile;
 
 static inline int64_t ls__shorter(int64_t a, int64_t b)
@@ -36,7 +36,7 @@ static inline void ls__tile_dropout(const ls_attention_args *a, int64_t sequence
 {
     for (int64_t i = 0; i < t->ni; i++) {
         int64_t first = (head * a->t + t->i0 + i) * a->t + t->j0;
-        ls_k_dropout_factors(a->dropout, sequence, first, t->nj, factor + i * TILE);
+        ls_k_dropout_factors(a->dropout, sequence, first, t->nj, factor + i * t->row);
     }
 }
 
@@ -46,7 +46,7 @@ LS_INLINE void ls__tile_apply(const ls__tile *t, ls_real *y, const ls_real *p,
 {
     for (int64_t i = 0; i < t->ni; i++)
         for (int64_t j = 0; j < t->nj; j++)
-            y[i * TILE + j] = p[i * TILE + j] * factor[i * TILE + j];
+            y[i * t->row + j] = p[i * t->row + j] * factor[i * t->row + j];
 }
 
 /*
@@ -75,7 +75,7 @@ LS_INLINE void ls__absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real 
 LS_INLINE void ls__tile_weights(const ls__tile *t, ls_real *p, const ls_real *lse)
 {
     for (int64_t i = 0; i < t->ni; i++) {
-        ls_real *row = p + i * TILE, shift = lse[t->i0 + i];
+        ls_real *row = p + i * t->row, shift = lse[t->i0 + i];
         int64_t  n = ls__visible(t, i);
         for (int64_t j = 0; j < n; j++)
             row[j] = ls_exp(row[j] - shift);
@@ -90,7 +90,7 @@ LS_INLINE void ls__tile_gradients(const ls__tile *t, ls_real *ds, const ls_real 
 {
     for (int64_t i = 0; i < t->ni; i++)
         for (int64_t j = 0; j < t->nj; j++)
-            ds[i * TILE + j] = p[i * TILE + j] * (ds[i * TILE + j] - delta[i]) * scale;
+            ds[i * t->row + j] = p[i * t->row + j] * (ds[i * t->row + j] - delta[i]) * scale;
 }
 
 static inline void ls__clear_rows(ls_real *x, int64_t row, int64_t t, int64_t n)

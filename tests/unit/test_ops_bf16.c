@@ -125,6 +125,7 @@ static const op_row rows[] = {
     {"attention", attention, 1.5, 1, {H(2, -1, 3 * 2 * 16)}},
     {"attention grouped", attention_grouped, 1.5, 1, {H(2, -1, 8 * 5)}},
     {"attention dropout", attention_dropout, 1.5, 1, {H(2, -1, 4 * 64)}},
+    {"attention, long", attention_dropout, 1.5, 1, {H(1, 600, 4 * 8)}},
     {"rope", rope, 1, 0, {H(2, -1, 8 * 6)}},
     {"head", head, 0, 0.75, {H(-1, 9), H(33, 9), TARGETS1(-1, 33)}},
     {"head, x real", head, 0, 0.75, {R(-1, 9), H(513, 9), TARGETS1(-1, 513)}},
