@@ -14,7 +14,7 @@
 typedef struct {
     ls_comm *world; /* NULL for one process that is no rank */
     int      rank, size;
-    int      local_size; /* ranks of this host; all where the launcher does not say */
+    int      local; /* ranks of this host; all where the launcher does not say */
 } ls_ranks;
 
 /* One process that is no rank. */
@@ -43,6 +43,9 @@ void ls_ranks_tell(const ls_ranks *ranks);
 
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
+
+/* Have this host's ranks, each with its threads and one for communication, too few cores? */
+bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks);
 
 enum { LS_RANKS_FLAGS = 8 };
 

@@ -94,10 +94,10 @@ bool ls_work_test(const ls_work *work); /* done, well or not? */
 /* Waits until it is done, frees it, and returns how it went. */
 LS_MUST_CHECK ls_status ls_work_wait(ls_work *work);
 
-/* When it was handed over, began to run and was done (ls_now_ns), and its number in the group,
- * which is the same on all members. */
+/* When it was handed over, began to run and was done (ls_now_ns), the processor time it took of
+ * this process's cores, and its number in the group, which is the same on all members. */
 typedef struct {
-    int64_t  started, began, ended;
+    int64_t  started, began, ended, cpu;
     uint64_t sequence;
 } ls_work_times;
 
@@ -133,6 +133,15 @@ LS_MUST_CHECK ls_status ls_comm_check(ls_comm *comm);
 void *ls_comm_alloc(ls_comm *comm, size_t bytes);
 void  ls_comm_release(ls_comm *comm,
                       void    *block); /* after the last operation on it; NULL allowed */
+
+/*
+ * The same memory on all ranks: *here is where this one reaches the owner's block (of
+ * ls_comm_alloc(); ignored on the others), until the owner releases it.  NULL, on all, where
+ * the ranks do not share memory.  All members call it.  Who writes what, and when others may
+ * read it, is the callers' business: an operation of the group between the two is enough.
+ */
+LS_MUST_CHECK ls_status ls_comm_share(ls_comm *comm, void *block, size_t bytes, int owner,
+                                      void **here);
 
 /*
  * How an operation of this kind and size would go over messages, and why: one line an
