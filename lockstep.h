@@ -39,6 +39,7 @@
 #include "nn/layers.h"
 #include "nn/mlp.h"
 #include "nn/module.h"
+#include "nn/working.h"
 
 #include "optim/grad_norm.h"
 #include "optim/optimizer.h"

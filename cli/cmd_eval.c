@@ -13,6 +13,7 @@
 #include "cli/open_checkpoint.h"
 #include "cli/train.h"
 #include "core/json.h"
+#include "nn/working.h"
 
 static const char help[] = "usage: lockstep eval CHECKPOINT [--data FILE]\n"
                            "\n"
@@ -96,14 +97,21 @@ static ls_status evaluate(const ls_opened_model *m, const eval_data *d)
 
 static int run(const arguments *a)
 {
-    ls_opened_model m;
-    eval_data       d      = {0};
-    ls_status       status = ls_opened_model_load(a->checkpoint, &m);
+    ls_opened_model  m;
+    eval_data        d       = {0};
+    ls_working      *working = NULL;
+    ls_status        status  = ls_opened_model_load(a->checkpoint, &m);
+    int              n       = 0;
+    ls_named_tensor *list    = status ? NULL : ls_module_list(m.model, false, &n);
 
     if (!status)
-        status = load_tokens(&m, a->data, &d);
+        status = list ? load_tokens(&m, a->data, &d) : LS_ENOMEM;
+    if (!status && m.cfg.parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        status = ls_working_new(list, n, &working);
     if (!status)
         status = evaluate(&m, &d);
+    ls_working_free(working);
+    free(list);
     ls_tokens_close(&d.own);
     ls_dataset_close(&d.set);
     ls_opened_model_close(&m);

@@ -206,8 +206,9 @@ const config_key ls__config_keys[] = {
     {"parallel.unit_blocks", KEY_INT, AT(parallel.unit_blocks), "1", .min = 1, .max = 65536,
      .doc = "fsdp: Transformer blocks of one unit."},
     {"parallel.param_dtype", KEY_CHOICE, AT(parallel.param_dtype), "\"f32\"",
-     .choices = NAMES("f32", "bf16"), .later = true,
-     .doc = "Type of parameters in gather and compute, under every strategy."},
+     .choices = NAMES("f32", "bf16"),
+     .doc     = "Type of parameters in gather and compute, under every strategy; bf16: "
+                "docs/mixed_precision.md."},
     {"parallel.reduce_dtype", KEY_CHOICE, AT(parallel.reduce_dtype), "\"f32\"",
      .choices = NAMES("f32", "bf16"), .later = true,
      .doc = "fsdp: type of gradients on the wire."},

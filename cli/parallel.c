@@ -158,10 +158,8 @@ static double elements_of(const ls_parallelism *p, const ls_config *cfg, int siz
     double l = copies(each_of(cfg, size));
     sizes  s = sizes_of(cfg, model);
 
-    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
-        return all * (1 + kinds + l);
-    if (p->strategy == LS_CFG_STRATEGY_DDP)
-        return all * (1 + kinds + l);
+    if (p->strategy != LS_CFG_STRATEGY_FSDP) /* beside the masters half as much of copies */
+        return all * ((cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 1.5 : 1) + kinds + l);
     double whole = p->shared                                  ? all / n
                    : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
                    : !cfg->parallel.reshard_after_forward
@@ -244,6 +242,14 @@ static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
         (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
 }
 
+static ls_status check_dtype(const ls_parallelism *p, const ls_config *cfg)
+{
+    if (p->strategy != LS_CFG_STRATEGY_FSDP || cfg->parallel.param_dtype == LS_CFG_DTYPE_F32)
+        return LS_OK;
+    return ls_fail(LS_EUNSUPPORTED,
+                   "parallel.param_dtype: \"bf16\" is not in this version under \"fsdp\"");
+}
+
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
                              int64_t vocab_size, ls_parallelism *p)
 {
@@ -257,5 +263,7 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);
     p->bytes = need(p, cfg, ranks->size, model, vocab_size);
+    if (!status)
+        status = check_dtype(p, cfg);
     return status ? status : check_limit(p, cfg);
 }

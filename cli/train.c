@@ -18,6 +18,7 @@
 #include "cli/tracing.h"
 #include "cli/trainer.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 #include "core/log.h"
 
 typedef struct {
@@ -198,6 +199,9 @@ static void say_hello(run *r)
     ls_log_info(r->log, "lockstep %s: run %s in %s", LS_VERSION, cfg->run.name, cfg->run.dir);
     ls_log_info(r->log, "%s; %lld thread%s", ls_blas_describe(), (long long)cfg->run.threads,
                 cfg->run.threads == 1 ? "" : "s");
+    if (cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        ls_log_info(r->log, "parameters in bf16, masters in f32; products of bf16: %s",
+                    ls_gemm_bf16_describe());
     if (ls_blas_held_back())
         ls_log_warning(r->log, "%s", ls_blas_held_back());
     ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/exact_sum.h"
 #include "core/shared_parts.h"
+#include "nn/working.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
@@ -28,6 +29,7 @@ struct ls_trainer {
     int              n;
     ls_named_tensor *state; /* these and the buffers */
     int              n_state;
+    ls_working      *working; /* NULL with param_dtype f32 */
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
     ls_parallelism   parallel;
@@ -77,6 +79,8 @@ static ls_status fill_model(ls_trainer *t)
     ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
     ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
 
+    if (!status && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -139,6 +143,7 @@ void ls_trainer_free(ls_trainer *t)
     ls_tape_free(t->tape);
     ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
+    ls_working_free(t->working);
     free(t->parameters);
     free(t->state);
     ls_module_free(t->model);
@@ -341,6 +346,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_exact_sum_init(&squares);
     *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
+    if (t->working)
+        ls_working_take_gradients(t->working);
     if (!status)
         status = gather_step(t, caught, sum_squares(t, &squares), &loss, r);
     if (status)
@@ -354,6 +361,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_optimizer_set_lr(t->optimizer, r->lr);
     ls_optimizer_step(t->optimizer,
                       ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    if (t->working)
+        ls_working_update(t->working);
     ls_trace_until_now(t->trace, LS_SPAN_UPDATE, start, 0);
     return LS_OK;
 }

@@ -9,6 +9,7 @@
 JARGON=/usr/share/doc/jargon-text/jargon.txt.gz
 BUILD_NEEDS=(cmake=cmake ninja=ninja-build cc=gcc libc6-dev pkg-config=pkg-config libopenblas-dev libcjson-dev
              zlib1g-dev libssl-dev)
+BUILD_WANTS=(libdnnl-dev) # products of bf16
 TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
 TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
@@ -69,8 +70,8 @@ wants() {
     done
 }
 
-install_build_needs() { needs "${BUILD_NEEDS[@]}"; wants "${TEXT_WANTS[@]}"; }
-install_test_needs() { needs "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"; wants "${TEXT_WANTS[@]}" "${TEST_WANTS[@]}"; }
+install_build_needs() { needs "${BUILD_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}"; }
+install_test_needs() { needs "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}" "${TEST_WANTS[@]}"; }
 
 # configure PRESET FOLDER [CMAKE OPTIONS]: Ninja where it is found, unless the folder has a generator already.
 configure() {

@@ -26,11 +26,15 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/attention_bf16.c
+  core/kernels/bf16.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
   core/kernels/gemm.c
+  core/kernels/gemm_bf16.c
+  ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
   core/kernels/rmsnorm.c
@@ -49,6 +53,7 @@ set(LS_SOURCES
   autograd/ops/activation.c
   autograd/ops/add.c
   autograd/ops/attention.c
+  autograd/ops/cast.c
   autograd/ops/concat.c
   autograd/ops/contiguous.c
   autograd/ops/cross_entropy.c
@@ -83,6 +88,7 @@ set(LS_SOURCES
   nn/mlp.c
   nn/module.c
   nn/norm.c
+  nn/working.c
   # optim
   optim/grad_norm.c
   optim/optimizer.c
