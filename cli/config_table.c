@@ -210,8 +210,8 @@ const config_key ls__config_keys[] = {
      .doc     = "Type of parameters in gather and compute, under every strategy; bf16: "
                 "docs/mixed_precision.md."},
     {"parallel.reduce_dtype", KEY_CHOICE, AT(parallel.reduce_dtype), "\"f32\"",
-     .choices = NAMES("f32", "bf16"), .later = true,
-     .doc = "fsdp: type of gradients on the wire."},
+     .choices = NAMES("f32", "bf16"),
+     .doc = "fsdp: type of gradients on the wire; `bf16` gives up the bits of one process."},
 
     {"checkpoint.every", KEY_INT, AT(checkpoint.every), "0", .max = STEPS_END, .later = true,
      .doc = "Steps between checkpoints; 0 is at the end only."},

@@ -52,7 +52,9 @@ static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg,
                           .prefetch              = (int)cfg->parallel.prefetch,
                           .blocks                = !p->interleaved,
                           .find_unused           = cfg->parallel.find_unused,
-                          .crowded               = ls_ranks_are_crowded(cfg, ranks)};
+                          .bf16        = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16,
+                          .reduce_bf16 = cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16,
+                          .crowded     = ls_ranks_are_crowded(cfg, ranks)};
 }
 
 static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *comm,
@@ -160,14 +162,16 @@ static double elements_of(const ls_parallelism *p, const ls_config *cfg, int siz
 
     if (p->strategy != LS_CFG_STRATEGY_FSDP) /* beside the masters half as much of copies */
         return all * ((cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 1.5 : 1) + kinds + l);
-    double whole = p->shared                                  ? all / n
-                   : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
-                   : !cfg->parallel.reshard_after_forward
-                       ? all + all / n
-                       : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
-    double grads = p->interleaved ? l * all / n : l * all + all / n;
-    double form  = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
-    return whole + kinds * all / n + grads + form;
+    double half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 0.5 : 1;
+    double whole  = p->shared                                  ? all / n
+                    : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+                    : !cfg->parallel.reshard_after_forward
+                        ? all + all / n
+                        : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
+    double grads  = p->interleaved ? l * all / n : l * all + all / n;
+    double form   = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
+    double master = half < 1 ? all / n : 0;
+    return half * whole + master + kinds * all / n + grads + form;
 }
 
 static int64_t whole(double bytes)
@@ -242,14 +246,6 @@ static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
         (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
 }
 
-static ls_status check_dtype(const ls_parallelism *p, const ls_config *cfg)
-{
-    if (p->strategy != LS_CFG_STRATEGY_FSDP || cfg->parallel.param_dtype == LS_CFG_DTYPE_F32)
-        return LS_OK;
-    return ls_fail(LS_EUNSUPPORTED,
-                   "parallel.param_dtype: \"bf16\" is not in this version under \"fsdp\"");
-}
-
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
                              int64_t vocab_size, ls_parallelism *p)
 {
@@ -263,7 +259,5 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);
     p->bytes = need(p, cfg, ranks->size, model, vocab_size);
-    if (!status)
-        status = check_dtype(p, cfg);
     return status ? status : check_limit(p, cfg);
 }

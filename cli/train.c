@@ -183,6 +183,13 @@ static void say_ranks(run *r)
             "ranks; this run repeats its bits on %d ranks, but they are not those of "
             "one process",
             n);
+    else if (shards && cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16 && n > 1)
+        ls_log_warning(
+            r->log,
+            "parallel.reduce_dtype \"bf16\": gradients keep 8 bits of their 24 between "
+            "ranks; this run repeats its bits on %d ranks, but they are not those of "
+            "one process",
+            n);
     else if (!p->canonical)
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "

@@ -79,7 +79,8 @@ static ls_status fill_model(ls_trainer *t)
     ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
     ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
 
-    if (!status && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+    bool replicas = t->parallel.strategy != LS_CFG_STRATEGY_FSDP; /* which rounds by itself */
+    if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
         status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
         return status;
