@@ -86,11 +86,21 @@ set(LS_SOURCES
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/bpe.c
+  data/bpe_train.c
+  data/csv.c
   data/dataset.c
+  data/idx.c
+  data/maps.c
+  data/pieces.c
   data/sampler.c
+  data/table.c
   data/text.c
   data/token_file.c
+  data/token_format.c
   data/tokenizer.c
+  data/tokenizer_json.c
+  data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
   dist/comm/board.c
@@ -167,6 +177,7 @@ set(LS_CLI_SOURCES
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
+  cli/cmd_tokenize.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c

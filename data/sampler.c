@@ -29,6 +29,14 @@ ls_status ls_sampler_init(ls_sampler *sampler, const ls_tokens *tokens, int64_t 
     return LS_OK;
 }
 
+ls_status ls_sampler_init_rows(ls_sampler *sampler, int64_t rows, ls_order order, uint64_t seed)
+{
+    if (rows < 1)
+        return ls_fail(LS_ECONFIG, "%lld rows, at least 1 is needed", (long long)rows);
+    *sampler = (ls_sampler){.context = 1, .sequences = rows, .order = order, .seed = seed};
+    return LS_OK;
+}
+
 int64_t ls_sampler_sequence_count(const ls_sampler *sampler)
 {
     return sampler->sequences;

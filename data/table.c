@@ -1,0 +1,46 @@
+/*
+ * table.c - rows in memory.
+ */
+#include "data/table_impl.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+
+ls_status ls_table_load(ls_data_format format, ls_paths paths, ls_table_shape shape,
+                        ls_table *table)
+{
+    *table           = (ls_table){0};
+    ls_status status = format == LS_FORMAT_CSV ? ls__csv_load(paths, shape, table)
+                                               : ls__idx_load(paths, shape, table);
+    if (status)
+        ls_table_close(table);
+    return status;
+}
+
+void ls_table_close(ls_table *table)
+{
+    for (int i = 0; i < 2; i++)
+        ls_mem_free(table->memory[i], table->owned[i], LS_MEM_OTHER);
+    *table = (ls_table){0};
+}
+
+ls_table ls_table_slice(const ls_table *table, int64_t first, int64_t count)
+{
+    return (ls_table){.rows     = count,
+                      .features = table->features,
+                      .value    = table->value ? table->value + first * table->features : NULL,
+                      .byte     = table->byte ? table->byte + first * table->features : NULL,
+                      .label    = table->label + first};
+}
+
+int32_t ls_table_read(const ls_table *table, int64_t row, float *out)
+{
+    int64_t n = table->features, first = row * n;
+
+    if (table->value)
+        memcpy(out, table->value + first, (size_t)n * sizeof *out);
+    for (int64_t i = 0; i < n && table->byte; i++)
+        out[i] = (float)table->byte[first + i] / 255;
+    return table->label[row];
+}
