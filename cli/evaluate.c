@@ -3,11 +3,14 @@
  */
 #include "cli/evaluate.h"
 
+#include "cli/classify.h"
 #include "core/exact_sum.h"
 
 ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *sampler, int64_t q,
                          int64_t n)
 {
+    if (sampler->rows)
+        return ls_rows_loss(model, tape, sampler, q, n, NULL);
     ls_shape   shape   = LS_SHAPE2(n, sampler->context);
     ls_tensor *inputs  = ls_tape_tensor(tape, LS_I32, shape);
     ls_tensor *targets = ls_tape_tensor(tape, LS_I32, shape);
@@ -21,7 +24,7 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
 }
 
 static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler,
-                            int64_t sequences, ls_exact_sum *sum)
+                            int64_t sequences, ls_exact_sum *sum, int64_t *correct)
 {
     int64_t rank = e->ranks ? e->ranks->rank : 0, size = e->ranks ? e->ranks->size : 1;
 
@@ -30,7 +33,9 @@ static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler,
         if (e->stop && *e->stop)
             return ls_fail(LS_EINTERRUPTED, "evaluation interrupted");
         ls_tape_reset(e->tape);
-        ls_tensor *loss = ls_batch_loss(e->model, e->tape, sampler, q, n);
+        ls_tensor *loss = sampler->rows
+                              ? ls_rows_loss(e->model, e->tape, sampler, q, n, correct)
+                              : ls_batch_loss(e->model, e->tape, sampler, q, n);
         if (!loss)
             return ls_tape_status(e->tape);
         ls_exact_sum_add(sum, ls_item(loss));
@@ -42,7 +47,10 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
 {
     ls_sampler   sampler;
     ls_exact_sum sum;
-    ls_status status = ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
+    int64_t      correct = 0;
+    ls_status    status =
+        e->rows ? ls_sampler_init_rows(&sampler, e->rows, LS_ORDER_SEQUENTIAL, 0)
+                   : ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
 
     if (status)
         return status;
@@ -52,18 +60,20 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
     ls_exact_sum_init(&sum);
     bool grad     = ls_tape_set_grad(e->tape, false);
     bool training = ls_tape_set_training(e->tape, false);
-    status        = sum_losses(e, &sampler, sequences, &sum);
+    status        = sum_losses(e, &sampler, sequences, &sum, &correct);
     if (e->ranks)
         status = ls_ranks_agree(e->ranks, status);
     if (!status && e->ranks)
-        status = ls_ranks_sum(e->ranks, &sum, NULL, 0);
+        status = ls_ranks_sum(e->ranks, &sum, &correct, 1);
     ls_tape_set_grad(e->tape, grad);
     ls_tape_set_training(e->tape, training);
     ls_tape_reset(e->tape);
     if (status)
         return ls_fail_in(status, "evaluation");
-    *loss = ls_exact_sum_round(&sum) / ((double)sequences * (double)e->context);
+    *loss = ls_exact_sum_round(&sum) / ((double)sequences * (double)sampler.context);
     if (tokens)
-        *tokens = sequences * e->context;
+        *tokens = sequences * sampler.context;
+    if (e->correct)
+        *e->correct = correct;
     return LS_OK;
 }

@@ -4,6 +4,7 @@
 #include "cli/train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -189,8 +190,13 @@ static void say_hello(run *r)
                 cfg->run.threads == 1 ? "" : "s");
     if (ls_blas_held_back())
         ls_log_warning(r->log, "%s", ls_blas_held_back());
-    ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
-                (long long)data->train.count, (long long)data->val.count, data->vocab_size);
+    if (data->train_rows.rows)
+        ls_log_info(r->log, "data: %lld training rows, %lld validation rows, %d classes",
+                    (long long)data->train_rows.rows, (long long)data->val_rows.rows,
+                    data->vocab_size);
+    else
+        ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
+                    (long long)data->train.count, (long long)data->val.count, data->vocab_size);
     ls_log_info(
         r->log,
         "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
@@ -298,10 +304,15 @@ static ls_status validate(run *r)
         return status;
     r->validated = r->last.step;
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
-    ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
+    double accuracy = ls_trainer_accuracy(r->trainer);
+    ls_metrics_validation(r->metrics, r->last.step, r->val_loss, accuracy);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
-                r->val_loss);
+    if (isnan(accuracy))
+        ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                    r->val_loss);
+    else
+        ls_log_info(r->log, "step %lld  validation loss %.4f, accuracy %.4f",
+                    (long long)r->last.step, r->val_loss, accuracy);
     return LS_OK;
 }
 
@@ -351,6 +362,7 @@ static ls_status finish(run *r)
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
                                .val_loss       = r->val_loss,
+                               .val_accuracy   = ls_trainer_accuracy(r->trainer),
                                .world_size     = r->ranks.size,
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,

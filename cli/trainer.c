@@ -11,6 +11,7 @@
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
 #include "cli/model.h"
+#include "cli/token_cache.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
 #include "dist/strategy.h"
@@ -30,16 +31,23 @@ struct ls_trainer {
     ls_strategy      strategy;
     ls_tape         *tape;
     ls_sampler       sampler;
-    ls_trace        *trace; /* NULL: none */
+    ls_trace        *trace;    /* NULL: none */
+    double           accuracy; /* of the last validation, NAN: none */
 };
 
 static ls_status load_data(ls_trainer *t)
 {
-    ls_dataset_opts opts   = ls_dataset_opts_of(t->cfg);
-    ls_status       status = ls_dataset_load(&opts, &t->data);
+    ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
+    ls_token_store  cache = ls_token_cache(t->cfg);
+
+    opts.store       = &cache;
+    ls_status status = ls_dataset_load(&opts, &t->data);
 
     if (status)
         return status;
+    if (t->data.train_rows.rows)
+        return ls_sampler_init_rows(&t->sampler, &t->data.train_rows, ls_order_of(t->cfg),
+                                    (uint64_t)t->cfg->run.seed);
     return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context,
                            ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
@@ -70,6 +78,42 @@ static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
     return status;
 }
 
+static ls_status hash_rows(const ls_table *t, char hex[LS_SHA256_HEX])
+{
+    size_t    n = (size_t)t->rows, values = n * (size_t)t->features;
+    ls_sha256 sha;
+    ls_status status = ls_sha256_init(&sha);
+
+    if (status)
+        return status;
+    status = t->byte ? ls_sha256_update(&sha, t->byte, values)
+                     : ls_sha256_update(&sha, t->value, values * sizeof *t->value);
+    if (!status)
+        status = ls_sha256_update(&sha, t->label, n * sizeof *t->label);
+    if (!status)
+        return ls_sha256_final(&sha, hex);
+    ls_sha256_close(&sha);
+    return status;
+}
+
+static ls_status compare_rows(const ls_trainer *t)
+{
+    const ls_table *train = &t->data.train_rows, *val = &t->data.val_rows;
+    char            a[LS_SHA256_HEX], b[LS_SHA256_HEX], text[300];
+    ls_status       status = hash_rows(train, a);
+
+    if (!status)
+        status = hash_rows(val, b);
+    status = ls_ranks_agree(t->ranks, status);
+    if (status)
+        return status;
+    snprintf(text, sizeof text,
+             "data.train %lld rows (sha256 %.16s)\n"
+             "data.val %lld rows (sha256 %.16s)\n",
+             (long long)train->rows, a, (long long)val->rows, b);
+    return ls_ranks_compare(t->ranks, text);
+}
+
 static ls_status compare_data(const ls_trainer *t)
 {
     const ls_dataset *d = &t->data;
@@ -77,6 +121,8 @@ static ls_status compare_data(const ls_trainer *t)
 
     if (t->ranks->size == 1)
         return LS_OK;
+    if (d->train_rows.rows)
+        return compare_rows(t);
     ls_status status = hash_tokens(&d->train, train);
     if (!status)
         status = hash_tokens(&d->val, val);
@@ -144,6 +190,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
         return LS_ENOMEM;
     t->cfg           = cfg;
     t->ranks         = ranks;
+    t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
         status = ls_ranks_agree(ranks, load_data(t));
@@ -388,26 +435,36 @@ ls_status ls_trainer_check(ls_trainer *t)
     return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
 }
 
+double ls_trainer_accuracy(const ls_trainer *t)
+{
+    return t->accuracy;
+}
+
 bool ls_trainer_has_validation(const ls_trainer *t)
 {
-    return t->data.val.count > 0;
+    return t->data.val.count > 0 || t->data.val_rows.rows > 0;
 }
 
 ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *stop,
                               double *loss)
 {
-    ls_evaluation e = {.model   = t->model,
-                       .tape    = t->tape,
-                       .tokens  = &t->data.val,
-                       .context = t->cfg->model.context,
-                       .micro   = t->cfg->batch.micro,
-                       .limit   = batches * t->cfg->batch.global,
-                       .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
-                       .ranks   = t->ranks};
+    const ls_table *rows    = t->data.val_rows.rows ? &t->data.val_rows : NULL;
+    int64_t         correct = 0, n = 0;
+    ls_evaluation   e = {.model   = t->model,
+                         .rows    = rows,
+                         .correct = &correct,
+                         .tape    = t->tape,
+                         .tokens  = &t->data.val,
+                         .context = t->cfg->model.context,
+                         .micro   = t->cfg->batch.micro,
+                         .limit   = batches * t->cfg->batch.global,
+                         .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
+                         .ranks   = t->ranks};
 
     int64_t   start  = ls_now_ns();
-    ls_status status = ls_evaluate(&e, loss, NULL);
+    ls_status status = ls_evaluate(&e, loss, &n);
     ls_trace_until_now(t->trace, LS_SPAN_EVALUATION, start, 0);
+    t->accuracy = rows && !status ? (double)correct / (double)n : NAN;
     return status;
 }
 

@@ -172,6 +172,7 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
@@ -201,6 +202,7 @@ set(LS_CLI_SOURCES
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/token_cache.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c

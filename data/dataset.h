@@ -21,9 +21,9 @@
  * none.  keep: what cannot be kept is nobody's failure.
  */
 typedef struct {
-    void *context;
-    void (*find)(void *context, const char *key, ls_tokens *tokens);
-    void (*keep)(void *context, const char *key, const ls_tokens *tokens);
+    const void *context;
+    void (*find)(const void *context, const char *key, ls_tokens *tokens);
+    void (*keep)(const void *context, const char *key, const ls_tokens *tokens);
 } ls_token_store;
 
 typedef struct {

@@ -266,6 +266,8 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
 char *ls_tokenizer_to_json(const ls_tokenizer *tokenizer)
 {
     enum { FRAME = 64, NUMBER = 8 }; /* bytes: all but the numbers; a number and its comma */
+    if (!tokenizer)
+        return ls_strdup("null");
     if (tokenizer->bpe)
         return ls_strdup(tokenizer->bpe->json);
     size_t points = tokenizer->kind == LS_TOKENIZER_CHAR ? (size_t)tokenizer->size : 0;

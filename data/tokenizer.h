@@ -64,7 +64,7 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
 
 /*
  * {"kind":"byte"}, {"kind":"char","code_points":[10,32,...]} or the tokenizer.json as it was
- * read; NULL (ENOMEM) on failure.  Freed with free().
+ * read; null for NULL, a model without one; NULL (ENOMEM) on failure.  Freed with free().
  */
 char *ls_tokenizer_to_json(const ls_tokenizer *tokenizer);
 
