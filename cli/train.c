@@ -180,6 +180,25 @@ static void say_ranks(run *r)
                        n, n);
 }
 
+static void say_batches(run *r)
+{
+    const ls_config *cfg        = r->cfg;
+    long long        parameters = ls_trainer_parameter_count(r->trainer);
+    long long        global = cfg->batch.global, micro = cfg->batch.micro;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld rows in micro-batches of %lld; "
+                    "%lld steps",
+                    parameters, global, micro, (long long)cfg->run.steps);
+    else
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld sequences of %lld tokens in "
+                    "micro-batches of %lld; %lld steps",
+                    parameters, global, (long long)cfg->model.context, micro,
+                    (long long)cfg->run.steps);
+}
+
 static void say_hello(run *r)
 {
     const ls_config  *cfg  = r->cfg;
@@ -197,12 +216,7 @@ static void say_hello(run *r)
     else
         ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
                     (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(
-        r->log,
-        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-        "%lld; %lld steps",
-        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
+    say_batches(r);
     if (r->ranks.world)
         say_ranks(r);
 }
