@@ -130,7 +130,8 @@ const config_key ls__config_keys[] = {
      .doc     = "Sequences in a new permutation each epoch, or as they stand."},
     {"data.format", KEY_CHOICE, AT(data.format), "\"text\"",
      .choices = NAMES("text", "tokens_u16", "llmc", "csv", "idx"),
-     .doc     = "Format of the files; `csv` and `idx` are for `mlp`, the others for `gpt`."},
+     .doc     = "What the files are: text, 16-bit tokens (nanoGPT's, llm.c's), rows of numbers "
+                "with a class, MNIST's. `csv` and `idx` are for `mlp`, the others for `gpt`."},
 
     {"batch.global", KEY_INT, AT(batch.global), .min = 1, .max = INT_END,
      .doc = "Sequences of one step, over all ranks."},
