@@ -155,6 +155,11 @@ set(LS_SOURCES
   dist/agree.c
   dist/bucket.c
   dist/ddp.c
+  dist/fsdp.c
+  dist/fsdp_grads.c
+  dist/fsdp_units.c
+  dist/fsdp_whole.c
+  dist/shard.c
   dist/strategy.c
   dist/sync.c
   dist/comm/world.c
@@ -167,6 +172,7 @@ set(LS_SOURCES
   checkpoint/safetensors_dtype.c
   checkpoint/safetensors_header.c
   checkpoint/safetensors_write.c
+  checkpoint/stream.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
@@ -198,6 +204,7 @@ set(LS_CLI_SOURCES
   cli/metrics.c
   cli/model.c
   cli/nproc.c
+  cli/parallel.c
   cli/open_checkpoint.c
   cli/progress.c
   cli/ranks.c
