@@ -323,6 +323,30 @@ static void test_missing_byte(void)
     ls_tokenizer_free(t);
 }
 
+/* Whatever a damaged file says, it is refused or it encodes; sanitizers watch. */
+static void test_damaged(void)
+{
+    static const char with[] = {'"', '9', '}', '[', ',', '\xff', ' '};
+    ls_text           text   = view("abc ab<|end|> xyz");
+    char             *json   = make(&good);
+    size_t            size   = strlen(json);
+    int64_t           before = ls_mem_get_stats().total;
+
+    TEST_ROW("damaged");
+    for (size_t at = 0; at < size; at += at < 200 || at + 400 > size ? 1 : 37) {
+        ls_tokenizer *t = NULL;
+        ls_tokens     tokens;
+        char          kept = json[at];
+        json[at]           = with[at % sizeof with];
+        if (!ls_tokenizer_from_json(json, &t) && !ls_tokenizer_encode(t, &text, 0, &tokens))
+            ls_tokens_close(&tokens);
+        ls_tokenizer_free(t);
+        json[at] = kept;
+        CHECK(ls_mem_get_stats().total == before);
+    }
+    free(json);
+}
+
 /* One piece of a million bytes is n log n, not n * n. */
 static void test_long_piece(void)
 {
@@ -429,6 +453,7 @@ int main(void)
     test_files();
     test_load();
     test_missing_byte();
+    test_damaged();
     test_long_piece();
     test_train();
     test_out_of_memory();

@@ -198,9 +198,9 @@ def test_tables(folder):
     one = sha(folder)
     cli.check_ok(cli.run(folder, "eval", "r", "--data", "images", "--data", "labels"))
     cli.check_error(cli.run(folder, "eval", "r", "--data", "images"), 2, "needs two")
-    for n in ("2", "4"):
-        cli.row(f"idx on {n} ranks: the same bits")
-        train(folder, "m.json", "--nproc", n)
+    for n, strategy in (("2", "ddp"), ("4", "ddp"), ("2", "fsdp"), ("4", "fsdp")):
+        cli.row(f"idx, {strategy} on {n} ranks: the same bits")
+        train(folder, "m.json", "--nproc", n, "--set", f"parallel.strategy={strategy}")
         cli.equal(sha(folder), one, "parameters")
         cli.equal(cli.summary(folder)["val_accuracy"], summary["val_accuracy"], "accuracy")
     cli.row("init, then model.init")

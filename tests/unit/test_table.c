@@ -410,6 +410,28 @@ static void test_written(void)
                 "b: token 300 (token number 1, from 0)");
 }
 
+/* Every byte of the small files changed: refused, or read; sanitizers watch. */
+static void test_damaged(void)
+{
+    static const unsigned char with[]   = {0, 1, 2, 3, 127, 128, 255};
+    char                       images[] = IMAGES;
+    const char *paths[] = {scratch_path("images"), scratch_write("labels", TEXT(LABELS))};
+    int64_t     before  = ls_mem_get_stats().total;
+
+    TEST_ROW("damaged idx");
+    for (size_t i = 0; i < (sizeof images - 1) * sizeof with; i++) {
+        ls_table t;
+        char     kept           = images[i / sizeof with];
+        images[i / sizeof with] = (char)with[i % sizeof with];
+        scratch_write("images", images, sizeof images - 1);
+        images[i / sizeof with] = kept;
+        if (!ls_table_load(LS_FORMAT_IDX, (ls_paths){paths, 2}, (ls_table_shape){2, 3}, &t))
+            CHECK(t.rows == 2 && t.features == 2);
+        ls_table_close(&t);
+        CHECK(ls_mem_get_stats().total == before);
+    }
+}
+
 static void test_out_of_memory(void)
 {
     const char *csv      = scratch_write("csv", TEXT("1,2,0\n"));
@@ -445,6 +467,7 @@ int main(void)
     test_dataset();
     test_tokens();
     test_written();
+    test_damaged();
     test_out_of_memory();
     scratch_close();
     return test_summary("table");
