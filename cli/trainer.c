@@ -80,32 +80,14 @@ static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
     return status;
 }
 
-static ls_status hash_rows(const ls_table *t, char hex[LS_SHA256_HEX])
-{
-    size_t    n = (size_t)t->rows, values = n * (size_t)t->features;
-    ls_sha256 sha;
-    ls_status status = ls_sha256_init(&sha);
-
-    if (status)
-        return status;
-    status = t->byte ? ls_sha256_update(&sha, t->byte, values)
-                     : ls_sha256_update(&sha, t->value, values * sizeof *t->value);
-    if (!status)
-        status = ls_sha256_update(&sha, t->label, n * sizeof *t->label);
-    if (!status)
-        return ls_sha256_final(&sha, hex);
-    ls_sha256_close(&sha);
-    return status;
-}
-
 static ls_status compare_rows(const ls_trainer *t)
 {
     const ls_table *train = &t->data.train_rows, *val = &t->data.val_rows;
     char            a[LS_SHA256_HEX], b[LS_SHA256_HEX], text[300];
-    ls_status       status = hash_rows(train, a);
+    ls_status       status = ls_table_sha256(train, a);
 
     if (!status)
-        status = hash_rows(val, b);
+        status = ls_table_sha256(val, b);
     status = ls_ranks_agree(t->ranks, status);
     if (status)
         return status;

@@ -44,3 +44,21 @@ int32_t ls_table_read(const ls_table *table, int64_t row, float *out)
         out[i] = (float)table->byte[first + i] / 255;
     return table->label[row];
 }
+
+ls_status ls_table_sha256(const ls_table *t, char hex[LS_SHA256_HEX])
+{
+    size_t    n = (size_t)t->rows, values = n * (size_t)t->features;
+    ls_sha256 sha;
+    ls_status status = ls_sha256_init(&sha);
+
+    if (status)
+        return status;
+    status = t->byte ? ls_sha256_update(&sha, t->byte, values)
+                     : ls_sha256_update(&sha, t->value, values * sizeof *t->value);
+    if (!status)
+        status = ls_sha256_update(&sha, t->label, n * sizeof *t->label);
+    if (!status)
+        return ls_sha256_final(&sha, hex);
+    ls_sha256_close(&sha);
+    return status;
+}

@@ -9,6 +9,7 @@
 #ifndef LS_DATA_TABLE_H
 #define LS_DATA_TABLE_H
 
+#include "core/sha256.h"
 #include "data/token_format.h"
 
 typedef struct {
@@ -39,5 +40,8 @@ ls_table ls_table_slice(const ls_table *table, int64_t first, int64_t count);
 
 /* Copies a row's numbers to out (features), and returns its label. */
 int32_t ls_table_read(const ls_table *table, int64_t row, float *out);
+
+/* SHA-256 of the values as they are in memory, then the labels. */
+LS_MUST_CHECK ls_status ls_table_sha256(const ls_table *table, char hex[LS_SHA256_HEX]);
 
 #endif

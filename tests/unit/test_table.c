@@ -216,6 +216,11 @@ static void test_dataset(void)
     for (int64_t q = 0; q < 3; q++)
         seen[ls_sampler_place(&s, q)] = true;
     CHECK(seen[0] && seen[1] && seen[2]);
+    char     whole[LS_SHA256_HEX], part[LS_SHA256_HEX];
+    ls_table first = ls_table_slice(&d.train_rows, 0, 2);
+    CHECK_OK(ls_table_sha256(&d.train_rows, whole));
+    CHECK_OK(ls_table_sha256(&first, part));
+    CHECK(strlen(whole) == 64 && strcmp(whole, part));
     ls_dataset_close(&d);
     opts.val_fraction = 0.1;
     CHECK_FAILS(ls_dataset_load(&opts, &d), LS_ECONFIG, "data.val_fraction takes has no row");
