@@ -270,7 +270,7 @@ static ls_status encode_piece(encoder *e, size_t at, size_t size)
 
     if (size <= CACHED)
         known = ls__bytes_map_find(&e->cache, e->text->data + at, size);
-    if (known >= 0) {
+    if (known >= 0 && e->kept.data) {
         const int32_t *kept = (const int32_t *)(const void *)e->kept.data + known;
         return append_all(e, kept + 1, kept[0], at);
     }
@@ -338,9 +338,10 @@ ls_status ls__bpe_encode(const ls__bpe *bpe, const ls_text *text, int32_t limit,
     ls_mem_free(e.merger.memory, e.merger.room * BYTES_EACH, LS_MEM_OTHER);
     ls__bytes_map_free(&e.cache);
     ls_bytes_free(&e.kept);
+    *tokens = (ls_tokens){0};
     if (status)
         ls_bytes_free(&e.out);
-    *tokens =
-        status ? (ls_tokens){0} : (ls_tokens){e.out.data, e.count, e.width, e.out.capacity};
+    else
+        *tokens = (ls_tokens){e.out.data, e.count, e.width, e.out.capacity};
     return status;
 }

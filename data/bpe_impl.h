@@ -53,7 +53,7 @@ size_t ls__piece_length(const unsigned char *text, size_t size);
  */
 uint32_t ls__byte_char(int byte);
 
-/* Byte number i in the order of these characters: 33, 34, ... */
-int ls__byte_of_rank(int i);
+/* The byte of that rank in the order of these characters: 33, 34, ... */
+int ls__byte_of_rank(int rank);
 
 #endif

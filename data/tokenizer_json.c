@@ -168,12 +168,12 @@ static int32_t find(const parser *p, const char *text, size_t bytes)
 /* One of added_tokens; it may stand in the vocabulary already, under the same id. */
 static ls_status take_added(parser *p, const ls_json *a)
 {
-    static const char *const off[] = {"single_word", "lstrip", "rstrip"};
-    const char              *content;
-    bool                     late   = true;
-    ls_status                status = a->kind == LS_JSON_OBJECT
-                                          ? ls_json_get_string(a, "content", &content)
-                                          : ls_fail(LS_EFORMAT, "found %s", ls_json_kind_name(a));
+    static const char *const off[]   = {"single_word", "lstrip", "rstrip"};
+    const char              *content = "";
+    bool                     late    = true;
+    ls_status                status  = a->kind == LS_JSON_OBJECT
+                                           ? ls_json_get_string(a, "content", &content)
+                                           : ls_fail(LS_EFORMAT, "found %s", ls_json_kind_name(a));
 
     if (!status && ls_json_find(a, "normalized"))
         status = ls_json_get_bool(a, "normalized", &late);
@@ -222,20 +222,21 @@ static ls_status read_tokens(parser *p)
 /* The bytes of a token, at most as many as its text has; their number. */
 static size_t bytes_of(const parser *p, const entry *e, unsigned char *out)
 {
-    size_t   size = e->text ? strlen(e->text) : 0, n = 0;
-    uint32_t point = 0;
+    if (!e->text)
+        return 0;
+    size_t   size = strlen(e->text), n = 0;
+    uint32_t point;
 
     for (size_t at = 0; at < size && !e->plain; n++) {
         at += ls_utf8_next((const unsigned char *)e->text + at, size - at, &point);
-        if (point >= BYTE_CHARS || p->byte_of[point] < 0) { /* no byte: it stands for itself */
-            memcpy(out, e->text, size);
-            return size;
-        }
+        if (point >= BYTE_CHARS || p->byte_of[point] < 0)
+            break; /* no byte: it stands for itself */
         out[n] = (unsigned char)p->byte_of[point];
+        if (at == size)
+            return n + 1;
     }
-    if (e->plain)
-        memcpy(out, e->text, n = size);
-    return n;
+    memcpy(out, e->text, size);
+    return size;
 }
 
 static ls_status lay_out(parser *p)
@@ -302,7 +303,7 @@ static bool split(const ls_json *merge, halves *h)
 
     if (merge->kind == LS_JSON_ARRAY) {
         const ls_json *a = merge->child, *b = a ? a->next : NULL;
-        if (merge->count != 2 || a->kind != LS_JSON_STRING || b->kind != LS_JSON_STRING)
+        if (!b || b->next || a->kind != LS_JSON_STRING || b->kind != LS_JSON_STRING)
             return false;
         *h = (halves){{a->text, b->text}, {strlen(a->text), strlen(b->text)}};
         return true;
