@@ -89,6 +89,10 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
 
 int64_t ls_model_vocab_size(const ls_config *cfg)
 {
+    const ls_cfg_ints *sizes = &cfg->model.sizes;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return sizes->item[sizes->count - 1];
     if (cfg->model.vocab_size)
         return cfg->model.vocab_size;
     return strcmp(cfg->data.tokenizer, "byte") ? 0 : 256;
@@ -127,15 +131,36 @@ static ls_paths paths_of(const ls_cfg_paths *p)
     return (ls_paths){(const char *const *)p->item, (int)p->count};
 }
 
+const char *ls_tokenizer_path(const ls_config *cfg)
+{
+    const char *name = cfg->data.tokenizer;
+
+    return strcmp(name, "byte") && strcmp(name, "char") ? name : NULL;
+}
+
 ls_dataset_opts ls_dataset_opts_of(const ls_config *cfg)
 {
-    return (ls_dataset_opts){.train        = paths_of(&cfg->data.train),
+    static const ls_data_format format[] = {[LS_CFG_FORMAT_TEXT]       = LS_FORMAT_TEXT,
+                                            [LS_CFG_FORMAT_TOKENS_U16] = LS_FORMAT_TOKENS_U16,
+                                            [LS_CFG_FORMAT_LLMC]       = LS_FORMAT_LLMC,
+                                            [LS_CFG_FORMAT_CSV]        = LS_FORMAT_CSV,
+                                            [LS_CFG_FORMAT_IDX]        = LS_FORMAT_IDX};
+
+    const ls_cfg_ints *sizes = &cfg->model.sizes;
+    ls_table_shape     shape = {0};
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        shape = (ls_table_shape){sizes->item[0], (int32_t)sizes->item[sizes->count - 1]};
+    return (ls_dataset_opts){.format       = format[cfg->data.format],
+                             .shape        = shape,
+                             .train        = paths_of(&cfg->data.train),
                              .val          = paths_of(&cfg->data.val),
                              .val_fraction = cfg->data.val_fraction,
                              .kind = strcmp(cfg->data.tokenizer, "char") ? LS_TOKENIZER_BYTE
                                                                          : LS_TOKENIZER_CHAR,
-                             .vocab_size = (int32_t)cfg->model.vocab_size,
-                             .context    = cfg->model.context};
+                             .tokenizer_path = ls_tokenizer_path(cfg),
+                             .vocab_size     = (int32_t)cfg->model.vocab_size,
+                             .context        = cfg->model.context};
 }
 
 ls_order ls_order_of(const ls_config *cfg)
@@ -143,8 +168,29 @@ ls_order ls_order_of(const ls_config *cfg)
     return cfg->data.order == LS_CFG_ORDER_SEQUENTIAL ? LS_ORDER_SEQUENTIAL : LS_ORDER_SHUFFLE;
 }
 
+/* Of an MLP: values of all layers, and weights between them. */
+static double mlp_values(const ls_cfg_ints *sizes)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < sizes->count; i++)
+        sum += (double)sizes->item[i];
+    return sum;
+}
+
+static double mlp_weights(const ls_cfg_ints *sizes)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i + 1 < sizes->count; i++)
+        sum += (double)sizes->item[i] * (double)sizes->item[i + 1];
+    return sum;
+}
+
 double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 {
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return 6 * (double)cfg->batch.global * mlp_weights(&cfg->model.sizes);
     ls_gpt_opts o       = gpt_opts(cfg, vocab_size);
     double      tokens  = (double)cfg->batch.global * (double)o.context;
     double      weights = (double)ls_gpt_matmul_weights(&o);
@@ -219,12 +265,13 @@ ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64
     bool              half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16;
     double            values = (double)parameters * sizeof(ls_real);
     double            params = values + (half ? (double)parameters * sizeof(uint16_t) : 0);
-    double grads       = values * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
-    double optim       = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
-    double activations = 0;
+    double grads = values * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
+    double optim = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
+    double activations =
+        cfg->model.type == LS_CFG_MODEL_GPT
+            ? activation_bytes(cfg, vocab_size)
+            : 3 * (double)cfg->batch.micro * mlp_values(&cfg->model.sizes) * sizeof(ls_real);
 
-    if (cfg->model.type == LS_CFG_MODEL_GPT)
-        activations = activation_bytes(cfg, vocab_size);
     return (ls_memory_plan){.params      = whole(params),
                             .grads       = whole(grads),
                             .optim       = whole(optim),

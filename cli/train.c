@@ -4,6 +4,7 @@
 #include "cli/train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -198,6 +199,25 @@ static void say_ranks(run *r)
                        n, n);
 }
 
+static void say_batches(run *r)
+{
+    const ls_config *cfg        = r->cfg;
+    long long        parameters = ls_trainer_parameter_count(r->trainer);
+    long long        global = cfg->batch.global, micro = cfg->batch.micro;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld rows in micro-batches of %lld; "
+                    "%lld steps",
+                    parameters, global, micro, (long long)cfg->run.steps);
+    else
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld sequences of %lld tokens in "
+                    "micro-batches of %lld; %lld steps",
+                    parameters, global, (long long)cfg->model.context, micro,
+                    (long long)cfg->run.steps);
+}
+
 static void say_hello(run *r)
 {
     const ls_config  *cfg  = r->cfg;
@@ -211,14 +231,14 @@ static void say_hello(run *r)
                     ls_gemm_bf16_describe());
     if (ls_blas_held_back())
         ls_log_warning(r->log, "%s", ls_blas_held_back());
-    ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
-                (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(
-        r->log,
-        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-        "%lld; %lld steps",
-        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
+    if (data->train_rows.rows)
+        ls_log_info(r->log, "data: %lld training rows, %lld validation rows, %d classes",
+                    (long long)data->train_rows.rows, (long long)data->val_rows.rows,
+                    data->vocab_size);
+    else
+        ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
+                    (long long)data->train.count, (long long)data->val.count, data->vocab_size);
+    say_batches(r);
     if (r->ranks.world)
         say_ranks(r);
 }
@@ -332,10 +352,15 @@ static ls_status validate(run *r)
         return status;
     r->validated = r->last.step;
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
-    ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
+    double accuracy = ls_trainer_accuracy(r->trainer);
+    ls_metrics_validation(r->metrics, r->last.step, r->val_loss, accuracy);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
-                r->val_loss);
+    if (isnan(accuracy))
+        ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                    r->val_loss);
+    else
+        ls_log_info(r->log, "step %lld  validation loss %.4f, accuracy %.4f",
+                    (long long)r->last.step, r->val_loss, accuracy);
     return LS_OK;
 }
 
@@ -389,6 +414,7 @@ static ls_status finish(run *r)
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
                                .val_loss       = r->val_loss,
+                               .val_accuracy   = ls_trainer_accuracy(r->trainer),
                                .world_size     = r->ranks.size,
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,

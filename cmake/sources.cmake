@@ -94,12 +94,22 @@ set(LS_SOURCES
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/bpe.c
+  data/bpe_train.c
+  data/csv.c
   data/dataset.c
+  data/idx.c
+  data/maps.c
+  data/pieces.c
   data/dataset_share.c
   data/sampler.c
+  data/table.c
   data/text.c
   data/token_file.c
+  data/token_format.c
   data/tokenizer.c
+  data/tokenizer_json.c
+  data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
   dist/comm/board.c
@@ -178,6 +188,7 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
@@ -185,6 +196,7 @@ set(LS_CLI_SOURCES
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
+  cli/cmd_tokenize.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c
@@ -208,6 +220,7 @@ set(LS_CLI_SOURCES
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/token_cache.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c
