@@ -8,10 +8,9 @@
 
 #include "autograd/ops.h"
 #include "checkpoint/params.h"
-#include "nn/gpt.h"
 #include "nn/mlp.h"
 
-static ls_gpt_opts gpt_opts(const ls_config *cfg, int64_t vocab_size)
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size)
 {
     static const ls_mlp_kind mlp[] = {[LS_CFG_MLP_GELU]      = LS_MLP_GELU,
                                       [LS_CFG_MLP_GELU_TANH] = LS_MLP_GELU_TANH,
@@ -52,7 +51,7 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
         return new_mlp(cfg);
-    ls_gpt_opts opts = gpt_opts(cfg, vocab_size);
+    ls_gpt_opts opts = ls_gpt_opts_of(cfg, vocab_size);
     return ls_gpt_new(&opts);
 }
 
@@ -145,7 +144,7 @@ ls_order ls_order_of(const ls_config *cfg)
 
 double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 {
-    ls_gpt_opts o       = gpt_opts(cfg, vocab_size);
+    ls_gpt_opts o       = ls_gpt_opts_of(cfg, vocab_size);
     double      tokens  = (double)cfg->batch.global * (double)o.context;
     double      weights = (double)ls_gpt_matmul_weights(&o);
 

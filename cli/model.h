@@ -7,9 +7,13 @@
 #include "cli/config.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "nn/gpt.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+
+/* Of a config of type gpt. */
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size);
 
 /* The model of cfg with a vocabulary, without values; NULL on failure. */
 ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);

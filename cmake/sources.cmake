@@ -24,6 +24,7 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/cached_attention.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
@@ -77,6 +78,7 @@ set(LS_SOURCES
   nn/gpt.c
   nn/grad_sum.c
   nn/init.c
+  nn/kv_cache.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
@@ -148,6 +150,12 @@ set(LS_SOURCES
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
+  checkpoint/atomic_folder.c
+  checkpoint/hf_config.c
+  checkpoint/hf_export.c
+  checkpoint/hf_import.c
+  checkpoint/hf_names.c
+  checkpoint/hf_tokenizer.c
   checkpoint/json_scan.c
   checkpoint/params.c
   checkpoint/params_match.c
@@ -164,6 +172,9 @@ set(LS_CLI_SOURCES
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
+  cli/cmd_export.c
+  cli/cmd_generate.c
+  cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
@@ -185,9 +196,12 @@ set(LS_CLI_SOURCES
   cli/model.c
   cli/nproc.c
   cli/open_checkpoint.c
+  cli/numbers.c
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/sampling.c
+  cli/text_stream.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c
