@@ -17,14 +17,20 @@
 
 enum { ATTEMPTS = 1000 };
 
-/* The folder's path without slashes at its end. */
-static char *trimmed(const char *path)
+/* The folder's path without slashes at its end, and what holds it. */
+static ls_status set_names(ls_atomic_folder *f, const char *path)
 {
     size_t n = strlen(path);
 
     while (n > 1 && path[n - 1] == '/')
         n--;
-    return ls_sprintf("%.*s", (int)n, path);
+    f->path = ls_sprintf("%.*s", (int)n, path);
+    if (!f->path)
+        return LS_ENOMEM;
+    const char *slash = strrchr(f->path, '/');
+    f->parent =
+        slash ? ls_sprintf("%.*s", (int)(slash - f->path + 1), f->path) : ls_strdup(".");
+    return f->parent ? LS_OK : LS_ENOMEM;
 }
 
 /* Free, or an empty folder: what a rename may take the place of. */
@@ -71,8 +77,9 @@ ls_status ls_atomic_folder_begin(ls_atomic_folder *f, const char *path)
     *f = (ls_atomic_folder){0};
     if (!*path)
         return ls_fail(LS_EINVAL, "'' is not the name of a folder to write");
-    f->path          = trimmed(path);
-    ls_status status = f->path ? check_free(f->path) : LS_ENOMEM;
+    ls_status status = set_names(f, path);
+    if (!status)
+        status = check_free(f->path);
     if (!status)
         status = make_temporary(f);
     if (status)
@@ -88,17 +95,12 @@ char *ls_atomic_folder_file(const ls_atomic_folder *f, const char *name)
 /* The new name is on the disk when the folder that holds it is; some file systems cannot. */
 static ls_status sync_parent(const ls_atomic_folder *f)
 {
-    const char *slash = strrchr(f->path, '/');
-    char       *parent =
-        slash ? ls_sprintf("%.*s", (int)(slash - f->path + 1), f->path) : ls_strdup(".");
-    if (!parent)
-        return LS_ENOMEM;
-    int fd   = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd   = open(f->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc   = fd < 0 ? -1 : fsync(fd);
     int code = errno;
+
     if (fd >= 0)
         close(fd);
-    free(parent);
     if (rc < 0 && code != EINVAL && code != ENOTSUP)
         return ls_fail(LS_EIO, "%s: fsync of its folder: %s", f->path, strerror(code));
     return LS_OK;
@@ -131,6 +133,7 @@ void ls_atomic_folder_abandon(ls_atomic_folder *f)
     if (f->temporary)
         remove_files(f->temporary);
     free(f->temporary);
+    free(f->parent);
     free(f->path);
     *f = (ls_atomic_folder){0};
 }

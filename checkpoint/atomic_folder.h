@@ -15,7 +15,7 @@
 #include "core/error.h"
 
 typedef struct {
-    char *path, *temporary; /* owned */
+    char *path, *parent, *temporary; /* owned */
 } ls_atomic_folder;
 
 /* EIO; on failure nothing is held, and abandoning is allowed. */

@@ -208,6 +208,15 @@ static bool get_bool(reader *r, const char *key, bool fallback)
     return value;
 }
 
+static const char *get_text(reader *r, const char *key, const char *fallback)
+{
+    const char *value = fallback;
+
+    if (!r->status && find(r, key))
+        r->status = ls_json_get_string(r->root, key, &value);
+    return value;
+}
+
 /* Refuses a key by name and value; why says what it would mean here. */
 static void refuse_key(reader *r, const char *key, const char *why)
 {
@@ -235,10 +244,8 @@ static ls_mlp_kind get_activation(reader *r, const char *key)
     } known[]        = {{"gelu", LS_MLP_GELU},
                         {"gelu_new", LS_MLP_GELU_TANH},
                         {"gelu_pytorch_tanh", LS_MLP_GELU_TANH}};
-    const char *name = "gelu_new";
+    const char *name = get_text(r, key, "gelu_new");
 
-    if (!r->status && find(r, key))
-        r->status = ls_json_get_string(r->root, key, &name);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
             return known[i].kind;
@@ -285,9 +292,7 @@ static void read_rope(reader *r, ls_gpt_opts *o)
             find(r, "rope_scaling.rope_type") ? "rope_scaling.rope_type" : "rope_scaling.type";
         type = "missing";
     }
-    if (!r->status && find(r, key))
-        r->status = ls_json_get_string(r->root, key, &type);
-    if (strcmp(type, "default") != 0)
+    if (strcmp(get_text(r, key, type), "default") != 0)
         refuse_key(r, where,
                    "rope scaling is not in Lockstep's models; want null or \"default\"");
     if (get_double(r, "partial_rotary_factor", 1) != 1)
@@ -299,8 +304,6 @@ static void read_rope(reader *r, ls_gpt_opts *o)
 
 static void read_llama(reader *r, ls_gpt_opts *o)
 {
-    const char *activation = "silu";
-
     o->n_layer   = get_int(r, "num_hidden_layers", -1);
     o->n_head    = get_int(r, "num_attention_heads", -1);
     o->n_kv_head = get_int(r, "num_key_value_heads", o->n_head > 0 ? o->n_head : 1);
@@ -316,9 +319,7 @@ static void read_llama(reader *r, ls_gpt_opts *o)
         return;
     if (get_int(r, "head_dim", o->d_model / o->n_head) * o->n_head != o->d_model)
         refuse_key(r, "head_dim", "heads share d_model here; want hidden_size / heads");
-    if (find(r, "hidden_act"))
-        r->status = ls_json_get_string(r->root, "hidden_act", &activation);
-    if (strcmp(activation, "silu") != 0)
+    if (strcmp(get_text(r, "hidden_act", "silu"), "silu") != 0)
         refuse_key(r, "hidden_act", "an unknown activation; want silu");
     if (get_bool(r, "mlp_bias", false) != o->bias)
         refuse_key(r, "mlp_bias",
