@@ -99,6 +99,19 @@ def test_options(folder):
     cli.check_ok(cli.run(folder, "generate", "r", "--tokens", "5"))
 
 
+def test_fast(folder):
+    """The cache pays: by 5 times at 256 tokens; it is by about 10 here (tests/bench/generate_rate.py has more)."""
+    if os.environ.get("LS_SANITIZE"):
+        return
+    cli.row("tokens/s")
+    cli.check_ok(cli.run(folder, "init", cli.write_config(folder, "wide.json", model__d_model=128, model__n_layer=4,
+                                                          model__context=256), "-o", "wide.safetensors"))
+    rates = [[float(cli.run(folder, "generate", "wide.safetensors", "--tokens", "255", *options).stderr.split()[5])
+              for options in ([], ["--no-cache"])] for _ in range(3)]
+    cached, plain = max(r[0] for r in rates), max(r[1] for r in rates)
+    cli.check(cached > 5 * plain, f"{cached} tokens/s with the cache, {plain} without")
+
+
 def test_refused(folder):
     for options, texts in [
             (["--prompt", "the lock step of "], ["17 tokens", "gpt2.safetensors holds 16"]),
@@ -305,6 +318,7 @@ with cli.workspace() as work:
         make(work, style, **keys)
     test_same_text(work)
     test_options(work)
+    test_fast(work)
     test_refused(work)
     test_export(work)
     test_train_on(work)
