@@ -72,7 +72,7 @@ static ls_status open_shard(source *s, const char *name, ls_safetensors **file)
 /* Every tensor of the index is in the file it says. */
 static ls_status open_indexed(source *s, const ls_json *map, const char *path)
 {
-    ls_safetensors *file;
+    ls_safetensors *file = NULL;
     ls_status       status;
     size_t          in_files = 0;
 
@@ -226,6 +226,9 @@ static ls_status read_piece(const source *s, const ls__hf_piece *p)
     const ls_safetensors *file  = NULL;
     const ls_st_entry    *entry = find_entry(s, p, &file);
 
+    if (p->ours->tensor->dtype != LS_REAL)
+        return ls_fail(LS_EINVAL, "parameter %s is %s, want %s", p->ours->name,
+                       ls_dtype_name(p->ours->tensor->dtype), ls_dtype_name(LS_REAL));
     if (!entry)
         return ls_fail(LS_ESHAPE, "%s: tensor '%s' is missing", s->directory, p->name);
     ls_status status = check_entry(p, file, entry);

@@ -86,11 +86,11 @@ static ls_status parse(arguments *a, int argc, char **argv)
     return status || a->help ? status : check(a);
 }
 
-/* The step that the metadata of a file tells, 0 where it tells none. */
-static ls_status read_step(const char *path, int64_t *step)
+/* The step that a checkpoint's metadata tells, 0 where it tells none. */
+static ls_status read_step(const char *checkpoint, int64_t *step)
 {
     ls_safetensors *file;
-    ls_status       status = ls_safetensors_open(path, &file);
+    ls_status       status = ls_checkpoint_open(checkpoint, &file);
 
     if (status)
         return status;
@@ -106,7 +106,7 @@ static ls_status export_file(const arguments *a, const ls_opened_model *m,
     char          hex[LS_SHA256_HEX];
     ls_model_file file = {
         .cfg = &m->cfg, .tokenizer = m->tokenizer, .parameters = list, .n = n};
-    ls_status status = read_step(m->path, &file.step);
+    ls_status status = read_step(a->checkpoint, &file.step);
 
     if (!status)
         status = ls_model_save(&file, a->output);

@@ -6,6 +6,7 @@
  * one in every context / 2, which costs the other half anew.  Without the cache the window is
  * the same and computed whole for every token; the text is the same.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,14 +112,15 @@ static ls_status encode_prompt(generation *g)
 {
     static const char *const name = "--prompt";
 
-    const char            *prompt = g->args->prompt ? g->args->prompt : "\n";
+    bool                   given  = g->args->prompt && *g->args->prompt;
+    const char            *prompt = given ? g->args->prompt : "\n";
     const ls_opened_model *m      = g->model;
     ls_text                text   = ls_text_view(&name, prompt, strlen(prompt));
     ls_tokens              tokens;
     ls_status              status =
         ls_tokenizer_encode(m->tokenizer, &text, (int32_t)m->vocab_size, &tokens);
 
-    if (status && g->args->prompt)
+    if (status && given)
         return ls_blame_config(status);
     int64_t count = status ? 0 : tokens.count;
     g->n          = count ? count : 1;
@@ -144,8 +146,8 @@ static ls_status begin(generation *g)
         return ls_fail(LS_ECONFIG, "generate: %s is an mlp; text comes from a gpt", m->path);
     ls_status   status = encode_prompt(g);
     ls_gpt_opts opts   = ls_gpt_opts_of(&m->cfg, m->vocab_size);
-    if (status)
-        return status;
+    if (status || !g->token)
+        return status ? status : LS_ENOMEM;
     g->choices = ls_tokenizer_vocab_size(m->tokenizer);
     if (g->choices > m->vocab_size)
         g->choices = m->vocab_size;
@@ -212,11 +214,11 @@ static ls_status generate(generation *g)
     int64_t   start = ls_now_ns(), i = 0;
     ls_status status = LS_OK;
 
-    if (g->args->prompt)
-        fputs(g->args->prompt, stdout);
+    if (g->args->prompt && (fputs(g->args->prompt, stdout) < 0 || fflush(stdout)))
+        return ls_fail(LS_EIO, "writing the text: %s", strerror(errno));
     for (; i < g->args->tokens && !status && !g->stream.stopped; i++) {
-        int32_t token;
-        status = choose(g, (uint64_t)i, &token);
+        int32_t token = 0;
+        status        = choose(g, (uint64_t)i, &token);
         if (status)
             break;
         g->token[g->n++] = token;

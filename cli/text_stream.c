@@ -28,12 +28,9 @@ static void decide(ls_text_stream *s, bool end)
     while (s->n_partial) {
         uint32_t point;
         size_t   n = ls_utf8_decode((const unsigned char *)s->partial, s->n_partial, &point);
-        if (n)
-            ls_strbuf_add(&s->held, s->partial, n);
-        else if (!end && may_grow(s->partial, s->n_partial))
+        if (!n && !end && may_grow(s->partial, s->n_partial))
             return;
-        else
-            ls_strbuf_add(&s->held, replacement, strlen(replacement));
+        ls_strbuf_add(&s->held, n ? s->partial : replacement, n ? n : strlen(replacement));
         n = n ? n : 1;
         memmove(s->partial, s->partial + n, s->n_partial - n);
         s->n_partial -= n;

@@ -98,24 +98,25 @@ static ls_status check_next(const gpt *g, const ls_tensor *ids, const ls_kv_cach
     return cache ? ls__kv_cache_fits(cache, &g->opts) : LS_OK;
 }
 
-ls_tensor *ls_gpt_next(ls_module *m, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache)
+ls_tensor *ls_gpt_next(ls_module *model, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache)
 {
-    gpt *g = (gpt *)m;
+    gpt *g = (gpt *)model;
 
     if (ls_tape_status(tape))
         return NULL;
-    ls_status status =
-        m ? check_next(g, ids, cache) : ls_fail(LS_EINVAL, "gpt_next: the module is NULL");
+    if (!model)
+        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "gpt_next: the module is NULL"));
+    ls_status status = check_next(g, ids, cache);
     if (status)
         return ls_tape_fail(tape, status);
     bool grad = ls_tape_set_grad(tape, false), training = ls_tape_set_training(tape, false);
     g->next  = true;
     g->cache = cache;
     if (cache)
-        ls__kv_cache_attach(cache, m);
-    ls_tensor *logits = ls_module_call(m, tape, ids);
+        ls__kv_cache_attach(cache, model);
+    ls_tensor *logits = ls_module_call(model, tape, ids);
     if (cache)
-        ls__kv_cache_detach(m);
+        ls__kv_cache_detach(model);
     if (cache && logits)
         cache->length += ids->shape.dim[1];
     g->next  = false;

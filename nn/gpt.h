@@ -46,6 +46,6 @@ int64_t ls_gpt_matmul_weights(const ls_gpt_opts *opts);
  * tokens.  Both give the same logits up to rounding.  On failure NULL, the tape has failed and
  * the cache is as before.
  */
-ls_tensor *ls_gpt_next(ls_module *gpt, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache);
+ls_tensor *ls_gpt_next(ls_module *model, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache);
 
 #endif
