@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "checkpoint/hf.h"
-#include "checkpoint/params.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/files.h"
@@ -103,18 +102,11 @@ static ls_status read_step(const char *checkpoint, int64_t *step)
 static ls_status export_file(const arguments *a, const ls_opened_model *m,
                              const ls_named_tensor *list, int n)
 {
-    char          hex[LS_SHA256_HEX];
     ls_model_file file = {
         .cfg = &m->cfg, .tokenizer = m->tokenizer, .parameters = list, .n = n};
     ls_status status = read_step(a->checkpoint, &file.step);
 
-    if (!status)
-        status = ls_model_save(&file, a->output);
-    if (!status)
-        status = ls_params_sha256(list, (size_t)n, hex);
-    if (!status)
-        printf("%s  %s\n", hex, a->output);
-    return status;
+    return status ? status : ls_model_save_and_tell(&file, a->output);
 }
 
 static ls_status export_hf(const arguments *a, const ls_opened_model *m,

@@ -138,12 +138,17 @@ static ls_status encode_prompt(generation *g)
     return LS_OK;
 }
 
+static ls_status check_model(const ls_opened_model *m)
+{
+    if (m->cfg.model.type == LS_CFG_MODEL_GPT)
+        return LS_OK;
+    return ls_fail(LS_ECONFIG, "generate: %s is an mlp; text comes from a gpt", m->path);
+}
+
 static ls_status begin(generation *g)
 {
     const ls_opened_model *m = g->model;
 
-    if (m->cfg.model.type != LS_CFG_MODEL_GPT)
-        return ls_fail(LS_ECONFIG, "generate: %s is an mlp; text comes from a gpt", m->path);
     ls_status   status = encode_prompt(g);
     ls_gpt_opts opts   = ls_gpt_opts_of(&m->cfg, m->vocab_size);
     if (status || !g->token)
@@ -241,6 +246,8 @@ static int run(const arguments *a)
     generation      g      = {.model = &m, .args = a};
     ls_status       status = ls_opened_model_load(a->checkpoint, &m);
 
+    if (!status)
+        status = check_model(&m);
     if (!status)
         status = begin(&g);
     if (!status)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "checkpoint/hf.h"
-#include "checkpoint/params.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/model.h"
@@ -111,18 +110,6 @@ static ls_status find_tokenizer(const arguments *a, ls_tokenizer **tokenizer)
     return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
 }
 
-static ls_status write_file(const ls_model_file *m, const char *path)
-{
-    char      hex[LS_SHA256_HEX];
-    ls_status status = ls_model_save(m, path);
-
-    if (!status)
-        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
-    if (!status)
-        printf("%s  %s\n", hex, path);
-    return status;
-}
-
 static void tell_model(const ls_gpt_opts *opts)
 {
     ls_strbuf text = {0};
@@ -145,7 +132,7 @@ static ls_status convert(const arguments *a, const ls_gpt_opts *opts, const ls_c
         status = ls_hf_read_parameters(
             a->directory, &(ls_hf_model){.opts = opts, .list = list, .n = (size_t)n});
     if (!status)
-        status = write_file(
+        status = ls_model_save_and_tell(
             &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},
             a->output);
     if (!status)

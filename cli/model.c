@@ -3,6 +3,7 @@
  */
 #include "cli/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,18 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
     free(step);
     free(tokenizer);
     free(config);
+    return status;
+}
+
+ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
+{
+    char      hex[LS_SHA256_HEX];
+    ls_status status = ls_model_save(m, path);
+
+    if (!status)
+        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
+    if (!status)
+        printf("%s  %s\n", hex, path);
     return status;
 }
 

@@ -39,6 +39,9 @@ typedef struct {
 } ls_model_file;
 LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
 
+/* The same, and a line with params_sha256 and path on stdout. */
+LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
+
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
 int64_t ls_model_vocab_size(const ls_config *cfg);
 
