@@ -1,10 +1,11 @@
 /*
  * hf_tokenizer.c - our tokenizers as tokenizer.json, and those that we know again out of one.
  *
- * Both are byte-pair encodings without merges, so a text falls into the smallest pieces of the
- * vocabulary.  byte: the pieces are bytes, which the ByteLevel pre-tokenizer writes as
- * printable characters: those of Latin-1 that print as themselves, the other 68 as U+0100 and
- * on, in order (GPT-2's encoder.py).  char: the pieces are the characters themselves.
+ * A tokenizer that came out of a tokenizer.json goes back as it is.  The others are byte-pair
+ * encodings without merges, so a text falls into the smallest pieces of the vocabulary.  byte:
+ * the pieces are bytes, which the ByteLevel pre-tokenizer writes as printable characters: those
+ * of Latin-1 that print as themselves, the other 68 as U+0100 and on, in order (GPT-2's
+ * encoder.py).  char: the pieces are the characters themselves.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void add_vocabulary(ls_strbuf *t, const ls_tokenizer *tokenizer, bool byt
     }
 }
 
-void ls__hf_print_tokenizer(ls_strbuf *t, const ls_tokenizer *tokenizer)
+static void print_pieces(ls_strbuf *t, const ls_tokenizer *tokenizer)
 {
     static const char level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
                                 "\"trim_offsets\": false, \"use_regex\": false}";
@@ -72,6 +73,21 @@ void ls__hf_print_tokenizer(ls_strbuf *t, const ls_tokenizer *tokenizer)
                      "\"vocab\": {");
     add_vocabulary(t, tokenizer, bytes);
     ls_strbuf_format(t, "}, \"merges\": []}\n}\n");
+}
+
+void ls__hf_print_tokenizer(ls_strbuf *t, const ls_tokenizer *tokenizer)
+{
+    ls_tokenizer_kind kind = ls_tokenizer_get_kind(tokenizer);
+
+    if (kind == LS_TOKENIZER_BYTE || kind == LS_TOKENIZER_CHAR) {
+        print_pieces(t, tokenizer);
+        return;
+    }
+    char *json = ls_tokenizer_to_json(tokenizer); /* a tokenizer.json as it was read */
+    if (json)
+        ls_strbuf_add(t, json, strlen(json));
+    t->failed = t->failed || !json;
+    free(json);
 }
 
 void ls__hf_print_tokenizer_config(ls_strbuf *t, const ls_gpt_opts *o)
@@ -106,27 +122,30 @@ static bool is_bytes(const ls_json *vocab)
     return true;
 }
 
-/* The code points of a vocabulary of characters, by token, as our JSON; NULL: it is none. */
+/* The tokens are characters, each once, from 0 on. */
+static bool is_chars(const ls_json *vocab)
+{
+    for (const ls_json *v = vocab->child; v; v = v->next)
+        if (!v->integer || v->whole < 0 || (uint64_t)v->whole >= vocab->count ||
+            only_point(v->key) == LS_UTF8_POINTS)
+            return false;
+    return vocab->count > 0;
+}
+
 static ls_status read_chars(const ls_json *vocab, ls_tokenizer **tokenizer)
 {
     uint32_t *point = ls_calloc(vocab->count, sizeof *point);
     ls_strbuf text  = {0};
-    bool      fits  = point && vocab->count;
 
-    for (const ls_json *v = vocab->child; v && fits; v = v->next) {
-        fits = v->integer && v->whole >= 0 && (uint64_t)v->whole < vocab->count &&
-               only_point(v->key) < LS_UTF8_POINTS;
-        if (fits)
-            point[v->whole] = only_point(v->key);
-    }
+    if (!point)
+        return LS_ENOMEM;
+    for (const ls_json *v = vocab->child; v; v = v->next)
+        point[v->whole] = only_point(v->key);
     ls_strbuf_format(&text, "{\"kind\":\"char\",\"code_points\":[");
-    for (size_t i = 0; i < vocab->count && fits; i++)
+    for (size_t i = 0; i < vocab->count; i++)
         ls_strbuf_format(&text, "%s%u", i ? "," : "", (unsigned)point[i]);
     ls_strbuf_format(&text, "]}");
-    ls_status status = point ? ls_strbuf_status(&text) : LS_ENOMEM;
-    if (!status && !fits)
-        status = ls_fail(LS_EUNSUPPORTED, "a vocabulary of other pieces than bytes or "
-                                          "characters is not in this version");
+    ls_status status = ls_strbuf_status(&text);
     if (!status)
         status = ls_tokenizer_from_json(text.data, tokenizer);
     ls_strbuf_free(&text);
@@ -134,11 +153,24 @@ static ls_status read_chars(const ls_json *vocab, ls_tokenizer **tokenizer)
     return status;
 }
 
+/* As the reader of tokenizers takes it. */
+static ls_status read_whole(const ls_json *root, ls_tokenizer **tokenizer)
+{
+    char *text = ls_sprintf("%.*s", (int)root->source_bytes, root->source);
+    if (!text)
+        return LS_ENOMEM;
+    ls_status status = ls_tokenizer_from_json(text, tokenizer);
+    free(text);
+    return status;
+}
+
 static ls_status read_tokenizer(const ls_json *root, ls_tokenizer **tokenizer)
 {
     const ls_json *merges = ls_json_find(root, "model.merges");
-    const ls_json *vocab  = ls_json_find(root, "model.vocab"), *pre;
-    const char    *type, *before = "";
+    const ls_json *vocab  = ls_json_find(root, "model.vocab");
+    const ls_json *pre    = ls_json_find(root, "pre_tokenizer");
+    const ls_json *regex  = ls_json_find(root, "pre_tokenizer.use_regex");
+    const char    *type;
     ls_status      status = ls_json_get_string(root, "model.type", &type);
 
     if (status)
@@ -149,14 +181,13 @@ static ls_status read_tokenizer(const ls_json *root, ls_tokenizer **tokenizer)
     if (!vocab || vocab->kind != LS_JSON_OBJECT)
         return ls_fail(LS_EFORMAT, "model.vocab is %s, wanted an object",
                        vocab ? ls_json_kind_name(vocab) : "missing");
-    if (!merges || merges->kind != LS_JSON_ARRAY || merges->count)
-        return ls_fail(LS_EUNSUPPORTED, "a BPE tokenizer with merges is not in this version");
-    pre = ls_json_find(root, "pre_tokenizer.type");
-    if (pre && pre->kind == LS_JSON_STRING)
-        before = pre->text;
-    if (!strcmp(before, "ByteLevel") && is_bytes(vocab))
+    if (!merges || merges->count)
+        return read_whole(root, tokenizer);
+    if (regex && regex->kind == LS_JSON_BOOL && !regex->boolean && is_bytes(vocab))
         return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
-    return read_chars(vocab, tokenizer);
+    if ((!pre || pre->kind == LS_JSON_NULL) && is_chars(vocab))
+        return read_chars(vocab, tokenizer);
+    return read_whole(root, tokenizer);
 }
 
 ls_status ls_hf_read_tokenizer(const char *directory, ls_tokenizer **tokenizer)

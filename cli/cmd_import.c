@@ -80,6 +80,22 @@ static void print_model(ls_strbuf *t, const ls_gpt_opts *o)
     ls_strbuf_add(t, "}", 1);
 }
 
+/* data.tokenizer: its kind, or the directory's file. */
+static void print_tokenizer(ls_strbuf *t, const char *directory, const ls_tokenizer *tokenizer)
+{
+    ls_tokenizer_kind kind = ls_tokenizer_get_kind(tokenizer);
+    ls_strbuf         path = {0};
+
+    if (kind == LS_TOKENIZER_BYTE || kind == LS_TOKENIZER_CHAR)
+        ls_strbuf_format(&path, "%s", ls_tokenizer_kind_name(kind));
+    else
+        ls_strbuf_format(&path, "%s/tokenizer.json", directory);
+    if (path.data)
+        ls_strbuf_json(t, path.data, path.used);
+    t->failed = t->failed || path.failed;
+    ls_strbuf_free(&path);
+}
+
 static ls_status make_config(const char *directory, const ls_gpt_opts *o,
                              const ls_tokenizer *tokenizer, ls_config *cfg)
 {
@@ -87,10 +103,9 @@ static ls_status make_config(const char *directory, const ls_gpt_opts *o,
 
     ls_strbuf_format(&text, "{\"run\":{\"name\":\"imported\",\"steps\":1},\"model\":");
     print_model(&text, o);
-    ls_strbuf_format(&text,
-                     ",\"data\":{\"train\":\"(imported)\",\"tokenizer\":\"%s\"},"
-                     "\"batch\":{\"global\":4,\"micro\":1},\"optim\":{\"lr\":1e-4}}",
-                     ls_tokenizer_kind_name(ls_tokenizer_get_kind(tokenizer)));
+    ls_strbuf_format(&text, ",\"data\":{\"train\":\"(imported)\",\"tokenizer\":");
+    print_tokenizer(&text, directory, tokenizer);
+    ls_strbuf_format(&text, "},\"batch\":{\"global\":4,\"micro\":1},\"optim\":{\"lr\":1e-4}}");
     ls_status status = ls_strbuf_status(&text);
     if (!status)
         status = ls_config_parse(cfg, text.data, directory, NULL, 0);
