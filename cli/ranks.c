@@ -117,8 +117,8 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     status = ls_world_join(&join, &meet, &ranks->world);
     if (status)
         return status;
-    ranks->rank       = ls_comm_rank(ranks->world);
-    ranks->size       = ls_comm_size(ranks->world);
+    ranks->rank  = ls_comm_rank(ranks->world);
+    ranks->size  = ls_comm_size(ranks->world);
     ranks->local = env.local_world > 0 ? env.local_world : ranks->size;
     return LS_OK;
 }
