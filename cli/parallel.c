@@ -102,7 +102,7 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
                         .find_unused = cfg->parallel.find_unused,
                         .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                         .interleaved = p->interleaved,
-                        .one_micro   = each_of(cfg, ranks->size) == 1};
+                        .crowded     = ls_ranks_are_crowded(cfg, ranks)};
     ls_ddp     *ddp;
 
     if (p->strategy == LS_CFG_STRATEGY_FSDP)
