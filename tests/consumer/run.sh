@@ -66,8 +66,9 @@ check_symbols() {
     nm -D --defined-only --with-symbol-versions "$library" | awk '{ print $NF }' >"$work/symbols"
     ! grep -Ev "^ls_[^_].*@@$version\$|^$version\$" "$work/symbols" || fail "more than ls_* of $version is exported"
     grep -q "^ls_comm_all_reduce@@$version\$" "$work/symbols" || fail "ls_comm_all_reduce of $version is not exported"
-    readelf -d "$library" | grep -q "soname: \[liblockstep.so.${version#LOCKSTEP_}\]" || fail "the soname is another"
-    readelf -V "$work/shared" | grep -q "Name: $version" || fail "a program does not ask for $version"
+    readelf -dV "$library" "$work/shared" >"$work/dynamic"
+    grep -q "soname: \[liblockstep.so.${version#LOCKSTEP_}\]" "$work/dynamic" || fail "the soname is another"
+    grep -q "NEEDED.*\[liblockstep.so.${version#LOCKSTEP_}\]" "$work/dynamic" || fail "a program needs another soname"
     echo "$(wc -l <"$work/symbols") symbols of $version"
 }
 
