@@ -12,7 +12,8 @@ BUILD_NEEDS=(cmake=cmake ninja=ninja-build cc=gcc libc6-dev pkg-config=pkg-confi
 TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
 TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
-            "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2)
+            "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2
+            doxygen=doxygen chromium=chromium dpkg-shlibdeps=dpkg-dev)
 
 is_there() { # NEED
     local what=${1%%=*}
