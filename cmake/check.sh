@@ -73,6 +73,7 @@ check_cppcheck() {
 check_doxygen() {
     local out=build/doxygen page
     tool_or_skip doxygen 1.9
+    rm -rf "$out"
     mkdir -p build
     doxygen docs/Doxyfile
     for page in comm_8h tensor_8h ddp_8h; do
