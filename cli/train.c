@@ -25,7 +25,7 @@ typedef struct {
     ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
-    ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_metrics      *metrics; /* of rank 0 */
     ls_tracing      *tracing; /* NULL with log.trace false */
     ls_progress      progress;
     ls_step_result   last;
@@ -128,8 +128,11 @@ static ls_status open_files(run *r)
     json   = ls_config_json(cfg);
     status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
     free(json);
-    if (!status && cfg->log.jsonl)
-        status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    if (!status)
+        status = ls_metrics_open(
+            cfg->run.dir,
+            &(ls_metrics_opts){.jsonl = cfg->log.jsonl, .tensorboard = cfg->log.tensorboard},
+            &r->metrics);
     return status;
 }
 

@@ -4,6 +4,7 @@ set(LS_SOURCES
   core/alloc.c
   core/clock.c
   core/compute.c
+  core/crc32c.c
   core/dtype.c
   core/error.c
   core/exact_sum.c
@@ -17,6 +18,7 @@ set(LS_SOURCES
   core/sha256.c
   core/strbuf.c
   core/tensor.c
+  core/tfevents.c
   core/thread.c
   core/trace.c
   core/tree_sum.c

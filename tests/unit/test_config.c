@@ -150,8 +150,6 @@ static void test_sets_refused(void)
         {"checkpoint.compress=true", LS_EUNSUPPORTED, "checkpoint.compress: true is not in"},
         {"checkpoint.best=true", LS_EUNSUPPORTED,
          "checkpoint.best: true is not in this version"},
-        {"log.tensorboard=true", LS_EUNSUPPORTED,
-         "log.tensorboard: true is not in this version"},
         {"data.format=llmc", LS_EUNSUPPORTED, "data.format: \"llmc\" is not in this version"},
         {"data.tokenizer=x/tokenizer.json", LS_EUNSUPPORTED,
          "data.tokenizer: \"x/tokenizer.json\" is not in this version"},
