@@ -29,6 +29,9 @@ int ls_cmd_inspect(int argc, char **argv);
  */
 int ls_cmd_diff(int argc, char **argv);
 
+/* plan CONFIG [--world N,N,...] [--bandwidth GBPS] [--latency US] [--memory GIB] [--json] */
+int ls_cmd_plan(int argc, char **argv);
+
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 

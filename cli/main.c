@@ -28,7 +28,7 @@ static const command commands[] = {
     {"generate", NULL, NULL},
     {"export", NULL, NULL},
     {"import", NULL, NULL},
-    {"plan", NULL, NULL},
+    {"plan", ls_cmd_plan, "memory and time of a config, by strategy and ranks"},
     {"repair", NULL, NULL},
     {"report", NULL, NULL},
     {"tokenize", NULL, NULL},

@@ -13,6 +13,7 @@
 
 #include "cli/metrics.h"
 #include "cli/model.h"
+#include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
 #include "cli/tracing.h"
@@ -478,22 +479,21 @@ ls_status ls_train_dry_run(const ls_config *cfg)
 
     if (status)
         return ls_blame_config(status);
-    int64_t    vocab = data.vocab_size;
-    ls_module *model = ls_model_new(cfg, vocab);
-    char      *json  = ls_config_json(cfg);
-    if (model && json) {
-        int64_t        n = ls_module_parameter_count(model);
-        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
-        printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
-               "lld}}\n",
-               json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
-               (long long)p.optim, (long long)p.activations, (long long)p.total);
-    } else {
-        status = LS_ENOMEM;
+    int64_t       vocab = data.vocab_size;
+    ls_plan_model m;
+    char         *json = ls_config_json(cfg);
+    ls_dataset_close(&data);
+    status = json ? ls_plan_model_of(cfg, vocab, &m) : LS_ENOMEM;
+    if (!status) {
+        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, &m, ls_plan_kind_of(cfg, 1), 1);
+        printf(
+            "{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
+            "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"comm\":%lld,"
+            "\"total\":%lld}}\n",
+            json, (long long)vocab, (long long)m.parameters, (long long)p.params,
+            (long long)p.grads, (long long)p.optim, (long long)p.activations, (long long)p.comm,
+            (long long)p.total);
     }
     free(json);
-    ls_module_free(model);
-    ls_dataset_close(&data);
     return status;
 }

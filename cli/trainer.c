@@ -11,6 +11,7 @@
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
 #include "cli/model.h"
+#include "cli/plan.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
 #include "dist/strategy.h"
@@ -103,7 +104,7 @@ static ls_status make_model(ls_trainer *t)
     if (!t->parameters || !t->state)
         return LS_ENOMEM;
     ls_status status =
-        ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
+        ls_memory_plan_check(t->cfg, t->data.vocab_size, t->ranks->size);
     if (!status)
         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
     if (status)

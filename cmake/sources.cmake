@@ -170,6 +170,7 @@ set(LS_CLI_SOURCES
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_plan.c
   cli/cmd_run.c
   cli/cmd_train.c
   cli/collective_bench.c
@@ -189,6 +190,8 @@ set(LS_CLI_SOURCES
   cli/model.c
   cli/nproc.c
   cli/open_checkpoint.c
+  cli/plan.c
+  cli/plan_time.c
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
