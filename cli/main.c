@@ -30,7 +30,7 @@ static const command commands[] = {
     {"import", NULL, NULL},
     {"plan", ls_cmd_plan, "memory and time of a config, by strategy and ranks"},
     {"repair", NULL, NULL},
-    {"report", NULL, NULL},
+    {"report", ls_cmd_report, "a run, or two, as a page of charts"},
     {"tokenize", NULL, NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -171,6 +171,7 @@ set(LS_CLI_SOURCES
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_plan.c
+  cli/cmd_report.c
   cli/cmd_run.c
   cli/cmd_train.c
   cli/collective_bench.c
@@ -194,6 +195,7 @@ set(LS_CLI_SOURCES
   cli/plan_time.c
   cli/progress.c
   cli/ranks.c
+  cli/report.c
   cli/run_dir.c
   cli/tracing.c
   cli/train.c
