@@ -145,25 +145,59 @@ static ls_status add_header(ls_strbuf *text, const placed *order, size_t n,
     return LS_OK;
 }
 
-static ls_status write_file(const char *path, const ls_strbuf *header, const placed *order,
-                            size_t n)
+static ls_status write_piece(void *file, const void *data, size_t bytes)
+{
+    return ls_atomic_write(file, data, bytes);
+}
+
+static ls_status let_go(void *to, const void *data, size_t bytes)
+{
+    (void)to;
+    (void)data;
+    (void)bytes;
+    return LS_OK;
+}
+
+/* What was laid out, and where its values come from. */
+typedef struct {
+    const ls_st_source *tensors;
+    const placed       *order;
+    size_t              n;
+    const ls_st_giver  *giver; /* NULL: none */
+} plan;
+
+/* The k-th of the file; `status` is how the file stands. */
+static ls_status write_values(ls_atomic_file *f, const plan *p, size_t k, ls_status status)
+{
+    const ls_st_source *s = p->order[k].source;
+    size_t              i = (size_t)(s - p->tensors);
+
+    if (!p->giver || s->data)
+        return status ? status : ls_atomic_write(f, s->data, (size_t)p->order[k].bytes);
+    ls_status given = p->giver->give(p->giver->context, i, status ? let_go : write_piece, f);
+    return status ? status : given;
+}
+
+static ls_status write_file(const char *path, const ls_strbuf *header, const plan *p)
 {
     ls_atomic_file f;
     ls_status      status = ls_atomic_begin(&f, path);
+    bool           begun  = !status;
 
-    if (status)
-        return status;
-    status = ls_atomic_write(&f, header->data, header->used);
-    for (size_t i = 0; i < n && !status; i++)
-        status = ls_atomic_write(&f, order[i].source->data, (size_t)order[i].bytes);
+    if (!status)
+        status = ls_atomic_write(&f, header->data, header->used);
+    for (size_t k = 0; k < p->n; k++)
+        status = write_values(&f, p, k, status);
     if (!status)
         status = ls_atomic_commit(&f);
-    ls_atomic_abandon(&f);
+    if (begun)
+        ls_atomic_abandon(&f);
     return status;
 }
 
-ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
-                               const ls_st_metadata *pairs, size_t n_pairs)
+ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tensors, size_t n,
+                                     const ls_st_metadata *pairs, size_t n_pairs,
+                                     const ls_st_giver *giver)
 {
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
@@ -178,8 +212,14 @@ ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, si
     if (status)
         ls_fail_in(status, "%s", path);
     else
-        status = write_file(path, &header, order, n);
+        status = write_file(path, &header, &(plan){tensors, order, n, giver});
     ls_strbuf_free(&header);
     free(order);
     return status;
+}
+
+ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
+                               const ls_st_metadata *pairs, size_t n_pairs)
+{
+    return ls_safetensors_write_given(path, tensors, n, pairs, n_pairs, NULL);
 }

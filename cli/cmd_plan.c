@@ -172,11 +172,12 @@ static bool divides(const plan *p, int world)
 
 static void add_row(plan *p, int world, ls_plan_kind kind)
 {
-    row *r = &p->rows[p->n_rows++];
+    row          *r = &p->rows[p->n_rows++];
+    ls_plan_world w = {.size = world, .shares = p->link.bandwidth <= 0};
 
     *r      = (row){.world  = world,
                     .kind   = kind,
-                    .memory = ls_memory_plan_of(p->cfg, p->vocab, &p->model, kind, world),
+                    .memory = ls_memory_plan_of(p->cfg, p->vocab, &p->model, kind, &w),
                     .time   = ls_time_plan_of(p->cfg, &p->model, &p->rates, &p->link, kind, world),
                     .limit  = limit_of(p, world)};
     r->fits = (double)r->memory.total <= r->limit;
@@ -373,9 +374,13 @@ static ls_status refuse_no_rows(const plan *p)
 
 static ls_status work_out(plan *p, const arguments *a)
 {
-    ls_strbuf text   = {0};
-    ls_status status = ls_plan_model_of(p->cfg, p->vocab, &p->model);
+    ls_strbuf  text   = {0};
+    ls_module *model  = ls_model_new(p->cfg, p->vocab);
+    ls_status  status = model ? LS_OK : LS_ENOMEM;
 
+    if (model)
+        p->model = ls_plan_model_of(p->cfg, p->vocab, model);
+    ls_module_free(model);
     if (!status)
         status = ls_plan_measure(p->cfg, p->vocab, &p->model, &p->rates);
     if (status)

@@ -12,13 +12,14 @@
 
 #include "autograd/ops.h"
 #include "cli/model.h"
+#include "cli/parallel.h"
 #include "core/alloc.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
 enum {
     OTHER_BYTES   = 192 << 10, /* the tape's arena, headers */
-    CONTROL_BYTES = 72 << 10,  /* control blocks of the world and of the strategy's group */
+    CONTROL_BYTES = 68 << 10,  /* of a strategy's group, and its share of the world's */
     STAGED_BYTES  = 256 << 10, /* slots for small messages, a rank ... */
     WORK_BYTES    = 512 << 10  /* ... and what a rank works on them with */
 };
@@ -36,25 +37,6 @@ const char *ls_plan_kind_name(ls_plan_kind kind)
     return names[kind];
 }
 
-ls_plan_kind ls_plan_kind_of(const ls_config *cfg, int world)
-{
-    static const ls_plan_kind shard[] = {[LS_CFG_SHARD_FULL]      = LS_PLAN_FSDP,
-                                         [LS_CFG_SHARD_GRADIENTS] = LS_PLAN_ZERO2,
-                                         [LS_CFG_SHARD_OPTIMIZER] = LS_PLAN_ZERO1};
-
-    switch (cfg->parallel.strategy) {
-    case LS_CFG_STRATEGY_SINGLE:
-        return LS_PLAN_SINGLE;
-    case LS_CFG_STRATEGY_FSDP:
-        return shard[cfg->parallel.shard];
-    case LS_CFG_STRATEGY_AUTO:
-    case LS_CFG_STRATEGY_DDP:
-        break;
-    }
-    return world > 1 || cfg->parallel.strategy == LS_CFG_STRATEGY_DDP ? LS_PLAN_DDP
-                                                                      : LS_PLAN_SINGLE;
-}
-
 /* ---- the model ---- */
 
 /* What an array of so many elements is charged with. */
@@ -64,33 +46,15 @@ static double array(double elements)
     return bytes < 0x1p46 ? (double)ls_mem_charged((size_t)bytes) : bytes;
 }
 
-static int64_t tensor_bytes(const ls_tensor *t)
+static int64_t copy_bytes(const ls_module *m)
 {
-    return (int64_t)array((double)ls_tensor_numel(t));
-}
+    int64_t bytes = 0;
 
-/* h.<i>. in front of a name: i, else -1. */
-static int64_t block_of(const char *name)
-{
-    char *end;
-
-    if (strncmp(name, "h.", 2))
-        return -1;
-    int64_t i = strtoll(name + 2, &end, 10);
-    return *end == '.' ? i : -1;
-}
-
-/* The first unit is as large as any: only the last may lack blocks. */
-static void add_tensor(ls_plan_model *m, const ls_named_tensor *p, int64_t unit_blocks)
-{
-    int64_t bytes = tensor_bytes(p->tensor), block = block_of(p->name);
-
-    m->parameters += ls_tensor_numel(p->tensor);
-    m->bytes += bytes;
-    if (block < 0)
-        m->root += bytes;
-    else if (block < unit_blocks)
-        m->unit += bytes;
+    for (const ls_parameter *p = m->parameters; p; p = p->next)
+        bytes += (int64_t)array((double)ls_tensor_numel(&p->tensor));
+    for (const ls_module *child = m->children; child; child = child->next)
+        bytes += copy_bytes(child);
+    return bytes;
 }
 
 /*
@@ -107,22 +71,25 @@ static int64_t early_bytes(const ls_config *cfg, int64_t vocab_size)
     return (int64_t)(cfg->model.tie_embeddings ? head + proj : head);
 }
 
-ls_status ls_plan_model_of(const ls_config *cfg, int64_t vocab_size, ls_plan_model *m)
+ls_plan_model ls_plan_model_of(const ls_config *cfg, int64_t vocab_size, const ls_module *model)
 {
-    int              n     = 0;
-    int64_t          each  = cfg->parallel.unit_blocks;
-    ls_module       *model = ls_model_new(cfg, vocab_size);
-    ls_named_tensor *list  = model ? ls_module_list(model, false, &n) : NULL;
+    int64_t       each = cfg->parallel.unit_blocks, repeated = 0, largest = 0;
+    ls_plan_model m = {.parameters = ls_module_parameter_count(model),
+                       .bytes      = copy_bytes(model),
+                       .early      = early_bytes(cfg, vocab_size)};
 
-    *m = (ls_plan_model){0};
-    if (cfg->model.type == LS_CFG_MODEL_GPT)
-        m->n_unit = (cfg->model.n_layer + each - 1) / each;
-    for (int i = 0; i < n; i++)
-        add_tensor(m, &list[i], each);
-    m->early = early_bytes(cfg, vocab_size);
-    free(list);
-    ls_module_free(model);
-    return list ? LS_OK : LS_ENOMEM;
+    m.root = m.parameters * (int64_t)sizeof(ls_real);
+    for (const ls_module *child = model->children; child; child = child->next) {
+        int64_t bytes = ls_module_parameter_count(child) * (int64_t)sizeof(ls_real);
+        if (!ls_parallel_repeats(child))
+            continue;
+        repeated++;
+        m.root -= bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    m.n_unit = (repeated + each - 1) / each;
+    m.unit   = largest * (each < repeated ? each : repeated);
+    return m;
 }
 
 /* ---- activations ---- */
@@ -216,43 +183,82 @@ static double local_gradients(const ls_plan_model *m, int64_t leaves)
 
 /* ---- a rank ---- */
 
-static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, int world)
+/* Of the shards of n units and the root. */
+static double shard_bytes(const ls_plan_model *m, double units, int size)
 {
-    int64_t leaves = leaves_of(cfg, world);
-    double  levels = larger(1, partial_sums(leaves));
-
-    if (cfg->parallel.accumulate == LS_CFG_ACCUMULATE_LOCAL)
-        return local_gradients(m, leaves) + (double)m->bytes / world;
-    return levels * (double)m->bytes / world;
+    const double each = sizeof(ls_real) * (double)size;
+    return units * array((double)m->unit / each) + array((double)m->root / each);
 }
 
-/* Whole units that a rank holds for a while, and their gradients. */
-static double unsharded(const ls_config *cfg, const ls_plan_model *m, bool parameters)
+static double two_units(const ls_plan_model *m)
 {
-    double units = (double)m->n_unit, gradients = (units < 2 ? units : 2) * (double)m->unit;
-    double held = (double)cfg->parallel.prefetch + 1;
+    return m->n_unit < 2 ? (double)m->n_unit : 2;
+}
 
+/*
+ * Interleaved ranks add up shards, others whole gradients before they send them.  The sums of a
+ * later micro-batch arrive beside the earlier ones'; what is only on its way is in *arriving.
+ */
+static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
+                                int size, double *arriving)
+{
+    int64_t leaves = leaves_of(cfg, size);
+    double  all    = shard_bytes(m, (double)m->n_unit, size);
+    double  late   = kind == LS_PLAN_ZERO1 ? all : shard_bytes(m, two_units(m), size);
+
+    *arriving = leaves > 1 ? late : 0;
+    if (ls_parallel_interleaves(cfg, true, size))
+        return larger(1, partial_sums(leaves)) * all;
+    *arriving = 0;
+    return local_gradients(m, leaves) + all;
+}
+
+/* Whole units that a rank holds for a while; where ranks share memory they read each other's.
+ */
+static double whole_units(const ls_config *cfg, const ls_plan_model *m, const ls_plan_world *w)
+{
+    double units = (double)m->n_unit, held = (double)cfg->parallel.prefetch + 1;
+
+    if (w->shares)
+        return 0;
     if (!cfg->parallel.reshard_after_forward || held > units)
         held = units;
-    gradients += (double)m->root;
-    return gradients + (parameters ? held * (double)m->unit + (double)m->root : 0);
+    return held * (double)m->unit + (double)m->root;
+}
+
+/* Buffers in which gradients form and travel. */
+static double unit_gradients(const ls_plan_model *m)
+{
+    return two_units(m) * (double)m->unit + (double)m->root;
+}
+
+/*
+ * Control blocks; and where ranks share nothing, what goes through messages: DDP's agreements
+ * in slots, a unit packed, summed and received (ls_scratch of dist/comm/collective.h).
+ */
+static double small_bytes(const ls_plan_model *m, ls_plan_kind kind, const ls_plan_world *w)
+{
+    if (kind == LS_PLAN_DDP)
+        return CONTROL_BYTES + (w->size > 1 ? WORK_BYTES + (double)w->size * STAGED_BYTES : 0);
+    if (w->size == 1 || w->shares)
+        return 2 * CONTROL_BYTES;
+    return 2 * CONTROL_BYTES + WORK_BYTES + 3 * (double)m->unit;
 }
 
 static double comm_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
-                         int world)
+                         const ls_plan_world *w)
 {
-    double small = CONTROL_BYTES + (world > 1 ? WORK_BYTES + (double)world * STAGED_BYTES : 0);
-    double wire  = cfg->parallel.compress == LS_CFG_COMPRESS_BF16 ? 1.5 : 1;
+    double wire = cfg->parallel.compress == LS_CFG_COMPRESS_BF16 ? 1.5 : 1;
 
     switch (kind) {
     case LS_PLAN_DDP:
-        return wire * (double)m->bytes + small;
+        return wire * (double)m->bytes + small_bytes(m, kind, w);
     case LS_PLAN_ZERO1:
-        return (double)m->bytes + small;
+        return (double)m->bytes + small_bytes(m, kind, w);
     case LS_PLAN_ZERO2:
-        return unsharded(cfg, m, false) + small;
+        return unit_gradients(m) + small_bytes(m, kind, w);
     case LS_PLAN_FSDP:
-        return unsharded(cfg, m, true) + small;
+        return unit_gradients(m) + whole_units(cfg, m, w) + small_bytes(m, kind, w);
     case LS_PLAN_SINGLE:
     case LS_PLAN_COUNT:
         break;
@@ -261,22 +267,15 @@ static double comm_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_k
 }
 
 static double gradient_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
-                             int world)
+                             int size, double *arriving)
 {
-    int64_t leaves = leaves_of(cfg, world);
+    int64_t leaves = leaves_of(cfg, size);
 
-    switch (kind) {
-    case LS_PLAN_DDP:
-    case LS_PLAN_ZERO1:
-        return local_gradients(m, leaves);
-    case LS_PLAN_ZERO2:
-    case LS_PLAN_FSDP:
-        return sharded_gradients(cfg, m, world);
-    case LS_PLAN_SINGLE:
-    case LS_PLAN_COUNT:
-        break;
-    }
-    return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves);
+    *arriving = 0;
+    if (kind == LS_PLAN_SINGLE)
+        return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves);
+    return kind == LS_PLAN_DDP ? local_gradients(m, leaves)
+                               : sharded_gradients(cfg, m, kind, size, arriving);
 }
 
 /* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
@@ -286,71 +285,57 @@ static int64_t whole(double bytes)
 }
 
 /*
- * Gradients and activations at their common peak.  Alone with one micro-batch the gradients
- * come as the activations go, so that they are largest at the start of backward or at its end.
+ * Gradients and activations at their common peak.  Of one micro-batch the gradients come as the
+ * activations go, so that they are largest at the start of backward or at its end; under DDP
+ * they are in buckets that stand there all the time.
  */
 static double together(const ls_config *cfg, int64_t vocab_size, const ls_plan_model *m,
-                       ls_plan_kind kind, double grads, double values)
+                       ls_plan_kind kind, int size, double grads, double values)
 {
-    if (kind != LS_PLAN_SINGLE || leaves_of(cfg, 1) > 1 || cfg->model.type != LS_CFG_MODEL_GPT)
+    if (kind == LS_PLAN_DDP || leaves_of(cfg, size) > 1 || cfg->model.type != LS_CFG_MODEL_GPT)
         return grads + values;
-    return larger((double)m->early + values, grads + last_activations(cfg, vocab_size));
+    double early = kind == LS_PLAN_SINGLE ? (double)m->early : 0;
+    return larger(early + values, grads + last_activations(cfg, vocab_size));
+}
+
+/* Where ranks share memory, the parameters of all are one array of which each has its rows. */
+static double parameter_bytes(const ls_plan_model *m, ls_plan_kind kind, const ls_plan_world *w)
+{
+    bool rows = kind == LS_PLAN_FSDP || (kind >= LS_PLAN_ZERO1 && w->shares);
+    return (double)m->bytes / (rows ? w->size : 1);
 }
 
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size,
-                                 const ls_plan_model *m, ls_plan_kind kind, int world)
+                                 const ls_plan_model *m, ls_plan_kind kind,
+                                 const ls_plan_world *w)
 {
     ls_optimizer_opts o      = ls_optimizer_opts_of(cfg);
     double            states = (double)ls_optimizer_state_bytes(&o, 1) / sizeof(ls_real);
-    double            parts  = kind >= LS_PLAN_ZERO1 ? world : 1; /* of the optimizer's state */
-    double            params = (double)m->bytes / (kind == LS_PLAN_FSDP ? world : 1);
-    double            optim  = states * (double)m->bytes / parts;
-    double            grads  = gradient_bytes(cfg, m, kind, world);
-    double            comm   = comm_bytes(cfg, m, kind, world);
+    double parts = kind >= LS_PLAN_ZERO1 ? w->size : 1; /* of the optimizer's state */
+    double arriving, params = parameter_bytes(m, kind, w);
+    double optim  = states * (double)m->bytes / parts;
+    double grads  = gradient_bytes(cfg, m, kind, w->size, &arriving);
+    double comm   = comm_bytes(cfg, m, kind, w);
     double values = cfg->model.type == LS_CFG_MODEL_GPT ? gpt_activations(cfg, vocab_size)
                                                         : mlp_activations(cfg);
+    double both   = together(cfg, vocab_size, m, kind, w->size, grads, values);
 
     return (ls_memory_plan){.params      = whole(params),
-                            .grads       = whole(grads),
+                            .grads       = whole(grads + arriving),
                             .optim       = whole(optim),
                             .activations = whole(values),
                             .comm        = whole(comm),
-                            .total       = whole(params + optim + comm + OTHER_BYTES +
-                                                 together(cfg, vocab_size, m, kind, grads, values))};
-}
-
-ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size, int world)
-{
-    ls_plan_model model;
-    int64_t       limit  = cfg->run.memory_mb << 20;
-    ls_status     status = limit ? ls_plan_model_of(cfg, vocab_size, &model) : LS_OK;
-
-    if (status || !limit)
-        return status;
-    ls_plan_kind   kind = ls_plan_kind_of(cfg, world);
-    ls_memory_plan plan = ls_memory_plan_of(cfg, vocab_size, &model, kind, world);
-    if (plan.total <= limit)
-        return LS_OK;
-    return ls_fail(
-        LS_ECONFIG,
-        "run.memory_mb: %lld MiB, but this config needs about %lld MiB a rank under %s "
-        "(parameters %lld, gradients %lld, optimizer %lld, activations %lld, communication "
-        "%lld); see lockstep plan",
-        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-        ls_plan_kind_name(kind), (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20),
-        (long long)(plan.comm >> 20));
+                            .total       = whole(params + optim + comm + OTHER_BYTES + both)};
 }
 
 /* ---- traffic ---- */
 
 ls_traffic ls_traffic_of(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
-                         int world)
+                         const ls_plan_world *w)
 {
     double p = (double)m->parameters, units = (double)m->n_unit + 1;
-    double rounds =
-        cfg->parallel.accumulate == LS_CFG_ACCUMULATE_LOCAL ? 1 : (double)leaves_of(cfg, world);
-    double micros  = (double)leaves_of(cfg, world);
+    double micros  = (double)leaves_of(cfg, w->size);
+    double rounds  = ls_parallel_interleaves(cfg, true, w->size) ? micros : 1;
     double gathers = cfg->parallel.reshard_after_forward ? 2 : 1; /* forward and backward */
     double buckets = p * sizeof(ls_real) / (cfg->parallel.bucket_mb * 0x1p20) + 1;
 
@@ -358,13 +343,13 @@ ls_traffic ls_traffic_of(const ls_config *cfg, const ls_plan_model *m, ls_plan_k
     case LS_PLAN_DDP:
         return (ls_traffic){.reduced = p, .operations = buckets};
     case LS_PLAN_ZERO1:
-        return (ls_traffic){.scattered = p, .gathered = p, .operations = 2 * buckets};
     case LS_PLAN_ZERO2:
-        return (ls_traffic){
-            .scattered = rounds * p, .gathered = p, .operations = (rounds + 1) * units};
+        return (ls_traffic){.scattered  = rounds * p,
+                            .gathered   = w->shares ? 0 : p,
+                            .operations = (rounds + 1) * units};
     case LS_PLAN_FSDP:
         return (ls_traffic){.scattered  = rounds * p,
-                            .gathered   = micros * gathers * p,
+                            .gathered   = w->shares ? 0 : micros * gathers * p,
                             .operations = (rounds + micros * gathers) * units};
     case LS_PLAN_SINGLE:
     case LS_PLAN_COUNT:

@@ -8,6 +8,7 @@
 #define LS_CLI_PLAN_H
 
 #include "cli/config.h"
+#include "nn/module.h"
 
 typedef enum {
     LS_PLAN_SINGLE,
@@ -21,10 +22,7 @@ typedef enum {
 /* "single", "ddp", "zero1", "zero2", "fsdp" */
 const char *ls_plan_kind_name(ls_plan_kind kind);
 
-/* The strategy that a config has with this many ranks. */
-ls_plan_kind ls_plan_kind_of(const ls_config *cfg, int world);
-
-/* Of a model.  Bytes are those that ls_mem_alloc() would charge, tensor by tensor. */
+/* Of a model.  Bytes of arrays are those that ls_mem_alloc() would charge. */
 typedef struct {
     int64_t parameters; /* elements */
     int64_t bytes;      /* of one copy of all parameters */
@@ -35,9 +33,14 @@ typedef struct {
         early; /* bytes of gradients that are formed in forward and wait, and the next one */
 } ls_plan_model;
 
-/* Makes the model's headers, no values.  ENOMEM, EINVAL as ls_gpt_new(). */
-LS_MUST_CHECK ls_status ls_plan_model_of(const ls_config *cfg, int64_t vocab_size,
-                                         ls_plan_model *model);
+/* The model needs no values. */
+ls_plan_model ls_plan_model_of(const ls_config *cfg, int64_t vocab_size,
+                               const ls_module *model);
+
+typedef struct {
+    int  size;
+    bool shares; /* all ranks are on one host and reach each other's memory */
+} ls_plan_world;
 
 /* What a rank holds at its peak, in bytes. */
 typedef struct {
@@ -45,11 +48,8 @@ typedef struct {
 } ls_memory_plan;
 
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size,
-                                 const ls_plan_model *model, ls_plan_kind kind, int world);
-
-/* ECONFIG where the plan of a run on so many ranks goes beyond run.memory_mb. */
-LS_MUST_CHECK ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size,
-                                             int world);
+                                 const ls_plan_model *model, ls_plan_kind kind,
+                                 const ls_plan_world *world);
 
 /* Elements that operations between ranks move in a step, by kind: what each rank would send and
  * receive is (N-1)/N of a gathered or scattered element, twice that of a reduced one. */
@@ -60,6 +60,6 @@ typedef struct {
 } ls_traffic;
 
 ls_traffic ls_traffic_of(const ls_config *cfg, const ls_plan_model *model, ls_plan_kind kind,
-                         int world);
+                         const ls_plan_world *world);
 
 #endif

@@ -262,16 +262,17 @@ static double hidden_seconds(const ls_config *cfg, const ls_plan_link *link, ls_
 
 ls_time_plan ls_time_plan_of(const ls_config *cfg, const ls_plan_model *model,
                              const ls_plan_rates *r, const ls_plan_link *link,
-                             ls_plan_kind kind, int world)
+                             ls_plan_kind kind, int size)
 {
-    double     micros = (double)(cfg->batch.global / cfg->batch.micro) / world;
-    double     slow = slower(r, link, world), micro = r->micro_s * slow;
-    double     shards = kind >= LS_PLAN_ZERO1 ? world : 1;
-    ls_traffic t      = ls_traffic_of(cfg, model, kind, world);
+    ls_plan_world w      = {.size = size, .shares = link->bandwidth <= 0};
+    double        micros = (double)(cfg->batch.global / cfg->batch.micro) / size;
+    double        slow = slower(r, link, size), micro = r->micro_s * slow;
+    double        shards = kind >= LS_PLAN_ZERO1 ? size : 1;
+    ls_traffic    t      = ls_traffic_of(cfg, model, kind, &w);
 
     ls_time_plan p      = {.compute = micros * micro + (micros - 1) * r->add_s * slow,
                            .update  = r->update_s * slow / shards,
-                           .comm    = world > 1 ? comm_seconds(&t, r, link, world) : 0};
+                           .comm    = size > 1 ? comm_seconds(&t, r, link, size) : 0};
     double       hidden = hidden_seconds(cfg, link, kind, micro, micros);
     double       last   = t.operations > 1 ? p.comm / t.operations : p.comm; /* cannot hide */
     p.exposed           = p.comm - hidden > last ? p.comm - hidden : last;

@@ -40,6 +40,6 @@ typedef struct {
 
 ls_time_plan ls_time_plan_of(const ls_config *cfg, const ls_plan_model *model,
                              const ls_plan_rates *rates, const ls_plan_link *link,
-                             ls_plan_kind kind, int world);
+                             ls_plan_kind kind, int size);
 
 #endif

@@ -162,12 +162,23 @@ static void say_ranks(run *r)
     const ls_config *cfg = r->cfg;
     int              n   = r->ranks.size;
 
-    ls_log_info(r->log, "ranks: %d over %s, %s, %d bucket%s, micro-batches %s", n,
-                ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer),
-                ls_trainer_groups(r->trainer), ls_trainer_groups(r->trainer) == 1 ? "" : "s",
-                ls_ranks_interleave(cfg, n)
-                    ? "interleaved, so one all_reduce a bucket and micro-batch"
-                    : "in blocks");
+    const ls_parallelism *p      = ls_trainer_parallel(r->trainer);
+    bool                  shards = p->strategy == LS_CFG_STRATEGY_FSDP;
+    int                   groups = ls_trainer_groups(r->trainer);
+
+    if (p->why[0])
+        ls_log_info(r->log, "parallel.strategy %s", p->why);
+    ls_log_info(r->log, "ranks: %d over %s, %s, %d %s%s, micro-batches %s", n,
+                ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer), groups,
+                shards ? "unit" : "bucket", groups == 1 ? "" : "s",
+                !p->interleaved ? "in blocks"
+                : shards        ? "interleaved, so one reduce_scatter a unit and micro-batch"
+                                : "interleaved, so one all_reduce a bucket and micro-batch");
+    if (p->overruled)
+        ls_log_info(r->log,
+                    "parallel.accumulate \"%s\" would not give the bits of one process on %d "
+                    "ranks: micro-batches are summed the other way",
+                    p->interleaved ? "local" : "sharded", n);
     if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1)
         ls_log_warning(
             r->log,
@@ -175,7 +186,7 @@ static void say_ranks(run *r)
             "ranks; this run repeats its bits on %d ranks, but they are not those of "
             "one process",
             n);
-    else if (!ls_ranks_are_canonical(cfg, n))
+    else if (!p->canonical)
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
                        "run repeats its "
@@ -346,10 +357,14 @@ static ls_status report_late(run *r)
     return r->logged < r->last.step ? report_step(r) : LS_OK;
 }
 
-/* Parameters and summary of the last step, also after a signal or a failed step. */
+/*
+ * Parameters and summary of the last step, also after a signal or a failed step.  Rank 0 writes
+ * them; where parameters are sharded the others give theirs.
+ */
 static ls_status finish(run *r)
 {
     const ls_config *cfg    = r->cfg;
+    bool             writes = !r->ranks.rank;
     char            *path   = ls_run_dir_path(cfg->run.dir, "params.safetensors");
     ls_summary       s      = {.steps          = r->last.step,
                                .final_loss     = r->last.loss,
@@ -359,19 +374,26 @@ static ls_status finish(run *r)
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,
                                .tokens         = r->tokens};
-    ls_status        status = path ? ls_trainer_save(r->trainer, path) : LS_ENOMEM;
+    ls_status status = path ? ls_trainer_save(r->trainer, writes ? path : NULL) : LS_ENOMEM;
 
     if (!status)
         status = ls_trainer_hashes(r->trainer, s.params_sha256, s.state_sha256);
-    if (!status)
+    if (!status && writes)
         status = ls_summary_write(cfg->run.dir, &s);
-    if (!status)
+    if (!status && writes)
         ls_log_info(r->log,
                     "%s after step %lld of %lld in %.1f s; parameters in %s, sha256 %.16s",
                     s.steps < cfg->run.steps ? "stopped" : "done", (long long)s.steps,
                     (long long)cfg->run.steps, s.seconds, path, s.params_sha256);
     free(path);
     return status;
+}
+
+static ls_status finish_if_needed(run *r)
+{
+    bool takes_part = ls_trainer_parallel(r->trainer)->strategy == LS_CFG_STRATEGY_FSDP;
+
+    return !r->ranks.rank || takes_part ? finish(r) : LS_OK;
 }
 
 /*
@@ -403,7 +425,7 @@ static ls_status rescue(run *r, ls_status failure)
     snprintf(message, sizeof message, "%s", ls_error_message());
     if (!r->last.step || ls_ranks_agree(&r->ranks, LS_OK))
         return ls_fail(failure, "%s", message);
-    if (!r->ranks.rank && finish(r))
+    if (finish_if_needed(r))
         ls_log_warning(r->log, "the parameters after step %lld are lost: %s",
                        (long long)r->last.step, ls_error_message());
     (void)!leave_together(r, LS_OK);
@@ -433,7 +455,7 @@ static ls_status train(run *r)
     if (!status)
         status = end_trace(r);
     if (!status)
-        status = leave_together(r, r->ranks.rank ? LS_OK : finish(r));
+        status = leave_together(r, finish_if_needed(r));
     look_after_logs(r);
     return !status && r->lost ? ls_fail(r->lost, "%s", r->lost_text) : status;
 }
@@ -479,13 +501,14 @@ ls_status ls_train_dry_run(const ls_config *cfg)
 
     if (status)
         return ls_blame_config(status);
-    int64_t       vocab = data.vocab_size;
-    ls_plan_model m;
-    char         *json = ls_config_json(cfg);
+    int64_t    vocab = data.vocab_size;
+    ls_module *model = ls_model_new(cfg, vocab);
+    char      *json  = ls_config_json(cfg);
     ls_dataset_close(&data);
-    status = json ? ls_plan_model_of(cfg, vocab, &m) : LS_ENOMEM;
-    if (!status) {
-        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, &m, ls_plan_kind_of(cfg, 1), 1);
+    if (model && json) {
+        ls_plan_world  one = {.size = 1, .shares = true};
+        ls_plan_model  m   = ls_plan_model_of(cfg, vocab, model);
+        ls_memory_plan p   = ls_memory_plan_of(cfg, vocab, &m, LS_PLAN_SINGLE, &one);
         printf(
             "{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
             "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"comm\":%lld,"

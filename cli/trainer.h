@@ -11,6 +11,7 @@
 
 #include "autograd/profile.h"
 #include "cli/config.h"
+#include "cli/parallel.h"
 #include "cli/ranks.h"
 #include "core/sha256.h"
 #include "core/trace.h"
@@ -60,7 +61,8 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);
 
-/* Writes the parameters with config, tokenizer and step. */
+/* Writes the parameters with config, tokenizer and step.  Under FSDP all ranks call this and
+ * ls_trainer_hashes(), those but rank 0 with path NULL. */
 LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *path);
 
 /* params_sha256 and state_sha256 of the present state. */
@@ -73,8 +75,11 @@ void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
 /* Spans of steps and evaluations go there (borrowed) from here on; NULL: no longer. */
 void ls_trainer_set_trace(ls_trainer *trainer, ls_trace *trace);
 
-/* "single" or "ddp". */
+/* "single", "ddp" or "fsdp". */
 const char *ls_trainer_strategy(const ls_trainer *trainer);
+
+/* How ranks share the work. */
+const ls_parallelism *ls_trainer_parallel(const ls_trainer *trainer);
 
 /* Buckets of DDP, units of FSDP; 0 of one process. */
 int ls_trainer_groups(const ls_trainer *trainer);

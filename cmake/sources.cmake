@@ -106,6 +106,7 @@ set(LS_SOURCES
   dist/comm/comm.c
   dist/comm/comm_calls.c
   dist/comm/comm_counters.c
+  dist/comm/comm_share.c
   dist/comm/comm_split.c
   dist/comm/control.c
   dist/comm/control_death.c
@@ -147,6 +148,11 @@ set(LS_SOURCES
   dist/agree.c
   dist/bucket.c
   dist/ddp.c
+  dist/fsdp.c
+  dist/fsdp_grads.c
+  dist/fsdp_units.c
+  dist/fsdp_whole.c
+  dist/shard.c
   dist/strategy.c
   dist/sync.c
   dist/comm/world.c
@@ -159,6 +165,7 @@ set(LS_SOURCES
   checkpoint/safetensors_dtype.c
   checkpoint/safetensors_header.c
   checkpoint/safetensors_write.c
+  checkpoint/stream.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
@@ -190,6 +197,7 @@ set(LS_CLI_SOURCES
   cli/metrics.c
   cli/model.c
   cli/nproc.c
+  cli/parallel.c
   cli/open_checkpoint.c
   cli/plan.c
   cli/plan_time.c

@@ -143,6 +143,67 @@ static const ls_strategy_class ddp_class = {.name      = "ddp",
                                             .stats     = ddp_stats,
                                             .close     = ddp_close};
 
+/* ---- FSDP ---- */
+
+static int64_t fsdp_micro(const void *self, int64_t micros, int64_t k)
+{
+    return ls_fsdp_micro(self, micros, k);
+}
+
+static ls_status fsdp_begin(void *self, ls_tape *tape)
+{
+    return ls_fsdp_begin(self, tape);
+}
+
+static void fsdp_no_sync(void *self, bool on)
+{
+    ls_fsdp_no_sync(self, on);
+}
+
+static ls_status fsdp_end_micro(void *self)
+{
+    return ls_fsdp_end_micro(self);
+}
+
+static ls_status fsdp_finish(void *self, ls_tape *tape, ls_status own)
+{
+    return ls_fsdp_finish(self, tape, own);
+}
+
+static ls_status fsdp_check(void *self)
+{
+    return ls_fsdp_check(self);
+}
+
+static void fsdp_set_trace(void *self, ls_trace *trace)
+{
+    ls_fsdp_set_trace(self, trace);
+}
+
+static ls_strategy_stats fsdp_stats(const void *self)
+{
+    ls_fsdp_stats d = ls_fsdp_get_stats(self);
+
+    return (ls_strategy_stats){d.units, d.comm_ns, d.exposed_ns};
+}
+
+static void fsdp_close(void *self)
+{
+    ls_fsdp_free(self);
+}
+
+static const ls_strategy_class fsdp_class = {.name      = "fsdp",
+                                             .shards    = true,
+                                             .micro     = fsdp_micro,
+                                             .begin     = fsdp_begin,
+                                             .no_sync   = fsdp_no_sync,
+                                             .end_micro = fsdp_end_micro,
+                                             .finish    = fsdp_finish,
+                                             .check     = fsdp_check,
+                                             .set_trace = fsdp_set_trace,
+                                             .stats     = fsdp_stats,
+                                             .close     = fsdp_close};
+
 /* ---- whichever it is ---- */
 
 ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor *parameters, int n)
@@ -154,6 +215,11 @@ ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor *parameters, 
 void ls_strategy_ddp(ls_strategy *s, ls_ddp *ddp)
 {
     *s = (ls_strategy){&ddp_class, ddp};
+}
+
+void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp)
+{
+    *s = (ls_strategy){&fsdp_class, fsdp};
 }
 
 void ls_strategy_close(ls_strategy *s)

@@ -16,6 +16,7 @@
 #define LS_DIST_STRATEGY_H
 
 #include "dist/ddp.h"
+#include "dist/fsdp.h"
 #include "nn/grad_sum.h"
 
 typedef struct ls_strategy_class ls_strategy_class;
@@ -30,8 +31,9 @@ typedef struct {
 LS_MUST_CHECK ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor *parameters,
                                            int n);
 
-/* Takes the object over. */
+/* Take the object over. */
 void ls_strategy_ddp(ls_strategy *s, ls_ddp *ddp);
+void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp);
 
 void ls_strategy_close(ls_strategy *s);
 
