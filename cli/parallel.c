@@ -108,7 +108,7 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
                         .find_unused = cfg->parallel.find_unused,
                         .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                         .interleaved = p->interleaved,
-                        .one_micro   = each_of(cfg, ranks->size) == 1};
+                        .crowded     = ls_ranks_are_crowded(cfg, ranks)};
     ls_ddp     *ddp;
 
     if (p->strategy == LS_CFG_STRATEGY_FSDP)
@@ -134,18 +134,21 @@ static ls_plan_kind plan_kind(const ls_parallelism *p, const ls_config *cfg)
     return p->strategy == LS_CFG_STRATEGY_SINGLE ? LS_PLAN_SINGLE : LS_PLAN_DDP;
 }
 
-static int64_t need(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
-                    const ls_module *model, int64_t vocab_size)
+static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg,
+                              const ls_ranks *ranks, const ls_module *model, int64_t vocab_size)
 {
     ls_plan_model m = ls_plan_model_of(cfg, vocab_size, model);
-    ls_plan_world w = {.size   = ranks->size,
-                       .shares = ranks->local == ranks->size &&
-                                 cfg->parallel.backend != LS_CFG_BACKEND_TCP};
+    ls_plan_world w = {.size = ranks->size, .shares = p->shared};
 
-    return ls_memory_plan_of(cfg, vocab_size, &m, plan_kind(p, cfg), &w).total;
+    return ls_memory_plan_of(cfg, vocab_size, &m, plan_kind(p, cfg), &w);
 }
 
 /* ---- the choice ---- */
+
+static bool is_in_memory(const char *transport)
+{
+    return !strcmp(transport, "shm") || !strcmp(transport, "threads");
+}
 
 /* Memory that is free on this host, in bytes; INT64_MAX where it does not say. */
 static int64_t available_bytes(void)
@@ -169,7 +172,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     int64_t there = limit ? limit : available_bytes() / ranks->local;
 
     p->strategy         = LS_CFG_STRATEGY_DDP;
-    int64_t   replica   = need(p, cfg, ranks, model, vocab_size);
+    int64_t   replica   = plan_of(p, cfg, ranks, model, vocab_size).total;
     int64_t   values[2] = {replica > there, -there};
     ls_status status    = ls_ranks_max(ranks, values, 2);
     if (values[0])
@@ -182,18 +185,23 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     return status;
 }
 
-static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
+static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
+                             const ls_memory_plan *plan)
 {
     static const char *const names[] = {"auto", "single", "ddp", "fsdp"};
     int64_t                  limit   = cfg->run.memory_mb << 20;
 
-    if (!limit || p->bytes <= limit)
+    if (!limit || plan->total <= limit)
         return LS_OK;
     return ls_fail(
         LS_ECONFIG,
         "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
-        "%lld MiB",
-        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
+        "%lld MiB (parameters %lld, gradients %lld, optimizer %lld, activations %lld, "
+        "communication %lld); see lockstep plan",
+        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(plan->total >> 20) + 1,
+        (long long)(plan->params >> 20), (long long)(plan->grads >> 20),
+        (long long)(plan->optim >> 20), (long long)(plan->activations >> 20),
+        (long long)(plan->comm >> 20));
 }
 
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
@@ -204,9 +212,11 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
     *p = (ls_parallelism){.strategy = cfg->parallel.strategy};
     if (!ranks->world)
         p->strategy = LS_CFG_STRATEGY_SINGLE;
+    p->shared = ranks->world && is_in_memory(ls_comm_transport(ranks->world));
     if (p->strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);
-    p->bytes = need(p, cfg, ranks, model, vocab_size);
-    return status ? status : check_limit(p, cfg);
+    ls_memory_plan plan = plan_of(p, cfg, ranks, model, vocab_size);
+    p->bytes            = plan.total;
+    return status ? status : check_limit(p, cfg, &plan);
 }

@@ -265,7 +265,7 @@ ls_time_plan ls_time_plan_of(const ls_config *cfg, const ls_plan_model *model,
                              ls_plan_kind kind, int size)
 {
     ls_plan_world w      = {.size = size, .shares = link->bandwidth <= 0};
-    double        micros = (double)(cfg->batch.global / cfg->batch.micro) / size;
+    double        micros = (double)cfg->batch.global / (double)cfg->batch.micro / size;
     double        slow = slower(r, link, size), micro = r->micro_s * slow;
     double        shards = kind >= LS_PLAN_ZERO1 ? size : 1;
     ls_traffic    t      = ls_traffic_of(cfg, model, kind, &w);

@@ -9,6 +9,7 @@ set(LS_SOURCES
   core/error.c
   core/exact_sum.c
   core/gz.c
+  core/host.c
   core/json.c
   core/json_print.c
   core/json_scan.c
@@ -16,6 +17,7 @@ set(LS_SOURCES
   core/reduce_op.c
   core/rng.c
   core/sha256.c
+  core/shared_parts.c
   core/strbuf.c
   core/tensor.c
   core/tfevents.c
@@ -89,6 +91,7 @@ set(LS_SOURCES
   optim/schedule.c
   # data
   data/dataset.c
+  data/dataset_share.c
   data/sampler.c
   data/text.c
   data/token_file.c
@@ -194,6 +197,7 @@ set(LS_CLI_SOURCES
   cli/evaluate.c
   cli/exit.c
   cli/files.c
+  cli/host_data.c
   cli/metrics.c
   cli/model.c
   cli/nproc.c
