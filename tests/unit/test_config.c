@@ -140,8 +140,6 @@ static void test_sets_refused(void)
          "--set run.steps=1e3: run.steps: wanted an integer, found 1e3"},
         {"run.steps=many", LS_ECONFIG, "run.steps: wanted an integer, found \"many\""},
         {"optim.lr=01", LS_ECONFIG, "optim.lr: wanted a number, found \"01\""},
-        {"parallel.strategy=fsdp", LS_EUNSUPPORTED,
-         "parallel.strategy: \"fsdp\" is not in this version"},
         {"parallel.param_dtype=bf16", LS_EUNSUPPORTED,
          "parallel.param_dtype: \"bf16\" is not in"},
         {"parallel.reduce_dtype=bf16", LS_EUNSUPPORTED,
