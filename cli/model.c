@@ -179,16 +179,7 @@ ls_order ls_order_of(const ls_config *cfg)
     return cfg->data.order == LS_CFG_ORDER_SEQUENTIAL ? LS_ORDER_SEQUENTIAL : LS_ORDER_SHUFFLE;
 }
 
-/* Of an MLP: values of all layers, and weights between them. */
-static double mlp_values(const ls_cfg_ints *sizes)
-{
-    double sum = 0;
-
-    for (int64_t i = 0; i < sizes->count; i++)
-        sum += (double)sizes->item[i];
-    return sum;
-}
-
+/* Of an MLP: weights between its layers. */
 static double mlp_weights(const ls_cfg_ints *sizes)
 {
     double sum = 0;
