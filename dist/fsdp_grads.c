@@ -107,15 +107,15 @@ ls_status ls__grads_place(void *context, int i, ls_real **home)
 
 static ls_status launch(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
+    ls_fsdp  *f      = u->fsdp;
+    ls_status status = u->n_trained ? need_buffer(u) : LS_OK; /* may join what left before */
 
+    if (status)
+        return status;
     u->launched = true;
     f->launched++;
     if (!u->n_trained)
         return LS_OK;
-    ls_status status = need_buffer(u);
-    if (status)
-        return status;
     for (int i = 0; i < u->n_trained; i++)
         if (!f->sync.used[u->number[i]])
             memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
