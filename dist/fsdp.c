@@ -534,9 +534,13 @@ ls_status ls_fsdp_finish(ls_fsdp *f, ls_tape *tape, ls_status own)
 
 void ls_fsdp_reshard(ls_fsdp *f)
 {
-    for (int k = 0; k < f->n; k++)
-        if (f->units[k]->state == UNSHARDED)
-            ls__whole_expire(f->units[k]);
+    for (int k = 0; k < f->n; k++) {
+        ls_unit *u = f->units[k];
+        if (u->state == GATHERING)
+            (void)!ls__whole_await(u); /* what fails now fails its next use as well */
+        if (u->state == UNSHARDED)
+            ls__whole_expire(u);
+    }
 }
 
 ls_status ls_fsdp_check(ls_fsdp *f)

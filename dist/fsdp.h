@@ -63,12 +63,14 @@ extern const ls_fsdp_opts ls_fsdp_defaults;
  * Makes a module a unit: of the parameters below it that no unit has.  Inner modules first, the
  * root last (ls_fsdp_new), all with the same comm and options (NULL: ls_fsdp_defaults), but for
  * reshard_after_forward, which is the unit's own.  ESTATE, with the names, for a module that is
- * a unit, or stands below one.  Units belong to the ls_fsdp of their root.
+ * a unit, or stands below one; EINVAL for options out of range.  Units belong to the ls_fsdp of
+ * their root.
  */
 LS_MUST_CHECK ls_status ls_fsdp_shard(ls_module *module, ls_comm *comm,
                                       const ls_fsdp_opts *opts);
 
-/* The same of several modules that run one after the other, as one unit. */
+/* The same of several modules that run one after the other, as one unit.  EINVAL also where one
+ * stands twice or below another. */
 LS_MUST_CHECK ls_status ls_fsdp_shard_group(ls_module *const *modules, int n, ls_comm *comm,
                                             const ls_fsdp_opts *opts);
 

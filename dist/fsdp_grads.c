@@ -173,7 +173,8 @@ void ls__grads_drop(ls_fsdp *f)
             ls_tensor_zero_grad(ls_tensor_owned(u->trained[i].tensor));
         ls_tree_sum_close(&u->sum);
         ls_storage_release(u->result);
-        u->result = NULL;
+        ls_storage_release(u->reduced); /* of a step that failed */
+        u->result = u->reduced = NULL;
     }
 }
 
@@ -194,10 +195,10 @@ void ls__grads_abandon(ls_fsdp *f)
 {
     for (int k = 0; k < f->n; k++) {
         ls_unit *u = f->units[k];
-        if (u->gather)
-            (void)!ls_work_wait(u->gather);
+        if (u->state == GATHERING)
+            (void)!ls__whole_await(u);
         if (u->reduce)
             (void)!ls_work_wait(u->reduce);
-        u->gather = u->reduce = NULL;
+        u->reduce = NULL;
     }
 }

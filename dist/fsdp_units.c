@@ -12,6 +12,8 @@
 
 #include "dist/fsdp_impl.h"
 
+enum { MOST_AHEAD = 1 << 20 }; /* units; beyond any model */
+
 ls_unit *ls__unit_of(const ls_module *m)
 {
     return m->hook.before == ls__fsdp_before ? m->hook.context : NULL;
@@ -65,6 +67,33 @@ static ls_status check_module(const ls_module *m)
     return LS_OK;
 }
 
+/* In a group no module stands twice, or below another. */
+static ls_status check_apart(ls_module *const *modules, int n)
+{
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < n; j++)
+            for (const ls_module *p = k == j ? modules[j]->parent : modules[j]; p;
+                 p                  = p->parent)
+                if (p == modules[k])
+                    return ls_fail(LS_EINVAL,
+                                                    "fsdp: %s and %s, which %s, were to be in one unit",
+                                                    path_of(p), path_of(modules[j]),
+                                   p == modules[j] ? "is the same" : "stands below it");
+    return LS_OK;
+}
+
+static ls_status check_opts(const ls_comm *comm, const ls_fsdp_opts *o)
+{
+    if (!comm)
+        return ls_fail(LS_EINVAL, "fsdp: the group is NULL");
+    if (o && (o->prefetch < 0 || o->prefetch > MOST_AHEAD))
+        return ls_fail(LS_EINVAL, "fsdp: prefetch is %d, want 0 to %d", o->prefetch,
+                       MOST_AHEAD);
+    if (o && (unsigned)o->kind > LS_SHARD_OPTIMIZER)
+        return ls_fail(LS_EINVAL, "fsdp: no such kind of sharding: %d", (int)o->kind);
+    return LS_OK;
+}
+
 static ls_status fill_unit(ls_unit *u, ls_module *const *modules, int n)
 {
     int parameters = 0;
@@ -88,8 +117,12 @@ ls_status ls_fsdp_shard_group(ls_module *const *modules, int n, ls_comm *comm,
 {
     ls_status status = n > 0 ? LS_OK : ls_fail(LS_EINVAL, "fsdp: a unit of %d modules", n);
 
+    if (!status)
+        status = check_opts(comm, opts);
     for (int k = 0; k < n && !status; k++)
         status = check_module(modules[k]);
+    if (!status)
+        status = check_apart(modules, n);
     if (status)
         return status;
     ls_unit *u = ls_calloc(1, sizeof *u);
