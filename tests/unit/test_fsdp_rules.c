@@ -471,6 +471,7 @@ static void gave_up(ls_comm *world, void *context)
     open_model(&m, world);
     wrap(&m, world, &opts, 1);
     CHECK_OK(step(&m));
+    CHECK_OK(ls_comm_barrier(world));
     ls_status status = ls_fsdp_begin(m.fsdp, m.tape);
     if (m.rank == 1)
         status = ls_fail(LS_EINVAL, "no more data");
