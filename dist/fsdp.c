@@ -399,6 +399,7 @@ static ls_status give_up(ls_fsdp *f, ls_status own)
     snprintf(text, sizeof text, "%s", ls_error_message());
     ls_comm_abort(f->gathers, text);
     ls__grads_abandon(f);
+    ls_fsdp_reshard(f);
     return ls_fail(status, "%s", text);
 }
 
