@@ -160,7 +160,8 @@ static double elements_of(const ls_parallelism *p, const ls_config *cfg, int siz
         return all * (1 + kinds + l);
     if (p->strategy == LS_CFG_STRATEGY_DDP)
         return all * (1 + kinds + l);
-    double whole = cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+    double whole = p->shared                                  ? all / n
+                   : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
                    : !cfg->parallel.reshard_after_forward
                        ? all + all / n
                        : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
@@ -187,6 +188,11 @@ static int64_t need(const ls_parallelism *p, const ls_config *cfg, int size,
 
 /* ---- the choice ---- */
 
+static bool is_in_memory(const char *transport)
+{
+    return !strcmp(transport, "shm") || !strcmp(transport, "threads");
+}
+
 /* Memory that is free on this host, in bytes; INT64_MAX where it does not say. */
 static int64_t available_bytes(void)
 {
@@ -206,7 +212,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
                              const ls_module *model, int64_t vocab_size, ls_parallelism *p)
 {
     int64_t limit = cfg->run.memory_mb << 20;
-    int64_t there = limit ? limit : available_bytes() / ranks->local_size;
+    int64_t there = limit ? limit : available_bytes() / ranks->local;
 
     p->strategy         = LS_CFG_STRATEGY_DDP;
     int64_t   replica   = need(p, cfg, ranks->size, model, vocab_size);
@@ -244,6 +250,7 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
     *p = (ls_parallelism){.strategy = cfg->parallel.strategy};
     if (!ranks->world)
         p->strategy = LS_CFG_STRATEGY_SINGLE;
+    p->shared = ranks->world && is_in_memory(ls_comm_transport(ranks->world));
     if (p->strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);

@@ -477,6 +477,7 @@ ls_status ls_train(const ls_config *cfg, int *signal)
         status = train(&r);
     if (status) {
         ls_ranks_tell(&r.ranks);
+        ls_trainer_set_failed(r.trainer);
         log_failure(&r);
     }
     ls_tracing_close(r.tracing);

@@ -32,6 +32,7 @@ struct ls_trainer {
     ls_tape         *tape;
     ls_sampler       sampler;
     ls_trace        *trace; /* NULL: none */
+    bool             failed;
 };
 
 static ls_status load_data(ls_trainer *t)
@@ -159,12 +160,18 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     return LS_OK;
 }
 
+void ls_trainer_set_failed(ls_trainer *t)
+{
+    if (t)
+        t->failed = true;
+}
+
 void ls_trainer_free(ls_trainer *t)
 {
     if (!t)
         return;
     ls_tape_free(t->tape);
-    ls_strategy_close(&t->strategy);
+    ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
     free(t->state);

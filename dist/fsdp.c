@@ -267,7 +267,8 @@ static ls_status check_units(const ls_fsdp *f, const ls_comm *comm)
             return ls_fail(LS_EINVAL, "%s was sharded over another group than its root",
                            ls__unit_name(u));
         if (o->kind != f->opts.kind || o->prefetch != f->opts.prefetch ||
-            o->blocks != f->opts.blocks || o->find_unused != f->opts.find_unused)
+            o->blocks != f->opts.blocks || o->find_unused != f->opts.find_unused ||
+            o->no_share != f->opts.no_share)
             return ls_fail(LS_EINVAL,
                            "%s was sharded with other options than its root; only "
                            "reshard_after_forward may differ",
@@ -438,6 +439,8 @@ void ls_fsdp_free(ls_fsdp *f)
         return;
     ls__grads_abandon(f);
     ls__grads_drop(f);
+    if (f->n && f->units[0]->shared && !f->alone) /* others read what this rank gives */
+        f->alone = ls_comm_barrier(f->reduces) != LS_OK;
     for (int k = 0; k < f->n; k++)
         if (f->units[k]->fsdp == f)
             ls__unit_free(f->units[k]);
@@ -455,6 +458,13 @@ void ls_fsdp_free(ls_fsdp *f)
     free(f->used_before);
     free(f->all);
     free(f);
+}
+
+void ls_fsdp_abandon(ls_fsdp *f)
+{
+    if (f)
+        f->alone = true;
+    ls_fsdp_free(f);
 }
 
 /* ---- a step ---- */
@@ -539,7 +549,7 @@ void ls_fsdp_reshard(ls_fsdp *f)
         ls_unit *u = f->units[k];
         if (u->state == GATHERING)
             (void)!ls__whole_await(u); /* what fails now fails its next use as well */
-        if (u->state == UNSHARDED)
+        if (u->state == UNSHARDED || u->fresh)
             ls__whole_expire(u);
     }
 }

@@ -54,6 +54,7 @@ typedef struct {
     int           prefetch;              /* units gathered ahead of the one that computes */
     bool          blocks;                /* which micro-batches a rank computes, see above */
     bool find_unused; /* parameters that no rank, or not every rank, uses are no error */
+    bool no_share;    /* whole forms are copies, also where ranks share memory */
 } ls_fsdp_opts;
 
 /* What NULL stands for. */
@@ -88,8 +89,13 @@ void ls_fsdp_forget(ls_module *root);
 LS_MUST_CHECK ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsdp_opts *opts,
                                     ls_fsdp **fsdp);
 
-/* Before the module is freed.  The parameters have no values afterwards.  NULL is allowed. */
+/*
+ * Before the module is freed; the parameters have no values afterwards.  All ranks free it
+ * together.  One that leaves alone, after a failure of its own, abandons it: what others may
+ * still read then lives as long as the world's communicator.  NULL is allowed.
+ */
 void ls_fsdp_free(ls_fsdp *fsdp);
+void ls_fsdp_abandon(ls_fsdp *fsdp);
 
 /* A step, as in ddp.h; the rules of no_sync, of frozen and of unused parameters are the same.
  */
@@ -98,7 +104,9 @@ void                    ls_fsdp_no_sync(ls_fsdp *fsdp, bool on);
 LS_MUST_CHECK ls_status ls_fsdp_end_micro(ls_fsdp *fsdp);
 LS_MUST_CHECK ls_status ls_fsdp_finish(ls_fsdp *fsdp, ls_tape *tape, ls_status own);
 
-/* Drops what is whole: after a change of ls_tensor_owned() values that no step made. */
+/* Drops what is whole: after a change of ls_tensor_owned() values that no step made.  Before
+ * such a change all ranks have left their forwards (a barrier): what they share others still
+ * read. */
 void ls_fsdp_reshard(ls_fsdp *fsdp);
 
 /* Which micro-batch is the k-th of this rank, of M. */

@@ -257,9 +257,8 @@ typedef struct {
     net_forward forward;
     const char *backend;
     int         ranks, micros;
-    const char *units; /* children by the first letters of their names */
-    const char
-        *opts; /* prefetch, and words: kept zero1 zero2 local strict (unused is an error) */
+    const char *units;    /* children by the first letters of their names */
+    const char *opts;     /* prefetch, and words: kept zero1 zero2 local copies strict */
     const char *frozen;   /* parameters, by their names between blanks */
     bool        before;   /* values and optimizer are made before sharding */
     bool        two;      /* two forwards, one backward of their sum */
@@ -274,103 +273,108 @@ static const row rows[] = {
     {"plain", layers, "shm", 2, 4, "abcd", .opts = "1"},
     {"prefetch 0", layers, "tcp", 2, 4, "abcd", .opts = "0"},
     {"prefetch 3", layers, "mixed", 4, 4, "abcd", .opts = "3"},
-    {"prefetch 9, local", layers, "threads", 3, 6, "abcd", .opts = "9 local"},
+    {"prefetch 9, local", layers, "threads", 3, 6, "abcd", .opts = "9 local copies"},
     {"kept", layers, "threads", 4, 12, "abcd", .opts = "2 kept"},
-    {"gradients", layers, "shm", 2, 6, "abcd", .opts = "1 zero2"},
+    {"gradients", layers, "shm", 2, 6, "abcd", .opts = "1 zero2 copies"},
     {"optimizer, local", layers, "shm", 3, 6, "abcd", .opts = "0 zero1 local"},
-    {"no units but the root", layers, "shm", 4, 8, "", .opts = "1"},
+    {"no units but the root", layers, "shm", 4, 8, "", .opts = "1 copies"},
     {"one rank", layers, "shm", 1, 3, "abcd", .opts = "1"},
-    {"eight ranks, some without rows", layers, "threads", 8, 8, "abcd", .opts = "1"},
+    {"eight ranks, some without rows", layers, "threads", 8, 8, "abcd", .opts = "1 copies"},
     {"every module a unit", one_of_two, "shm", 2, 4, "abcdpo", .opts = "0"},
 
-    {"SGD with momentum", layers, "shm", 2, 4, "abcd", .opts = "1", .optimizer = 1},
+    {"SGD with momentum", layers, "shm", 2, 4, "abcd", .opts = "1 copies", .optimizer = 1},
     {"SGD", layers, "shm", 4, 4, "abcd", .opts = "1", .optimizer = 2},
-    {"made before", layers, "shm", 3, 3, "abcd", .opts = "1 local", .before = true},
+    {"made before", layers, "shm", 3, 3, "abcd", .opts = "1 local copies", .before = true},
     {"made before, SGD", layers, "shm", 2, 4, "abcd", .opts = "1", .before = true,
      .optimizer = 1},
     {"made before, gradients", layers, "tcp", 2, 4, "abcd", .opts = "0 zero2", .before = true},
 
-    {"frozen first module", layers, "shm", 2, 4, "abcd", .opts = "1",
+    {"frozen first module", layers, "shm", 2, 4, "abcd", .opts = "1 copies",
      .frozen = "a.weight a.bias"},
     {"mixed", layers, "shm", 2, 4, "abcd", .opts = "1",
      .frozen = "a.bias b.bias c.weight d.bias scale"},
-    {"frozen unit", layers, "threads", 4, 8, "abcd", .opts = "1", .frozen = "b.weight b.bias"},
+    {"frozen unit", layers, "threads", 4, 8, "abcd", .opts = "1 copies",
+     .frozen = "b.weight b.bias"},
     {"one is trained", layers, "shm", 2, 2, "abcd", .opts = "1",
      .frozen = "a.weight a.bias b.weight b.bias c.weight c.bias d.weight scale tail"},
-    {"frozen root", layers, "shm", 2, 4, "abcd", .opts = "1", .frozen = "scale tail"},
+    {"frozen root", layers, "shm", 2, 4, "abcd", .opts = "1 copies", .frozen = "scale tail"},
     {"frozen, recomputed", recomputed, "shm", 2, 4, "abcd", .opts = "1",
      .frozen = "a.bias b.weight c.weight c.bias"},
-    {"frozen, gradients", layers, "shm", 2, 4, "abcd", .opts = "0 zero2",
+    {"frozen, gradients", layers, "shm", 2, 4, "abcd", .opts = "0 zero2 copies",
      .frozen = "a.weight c.bias"},
 
     {"units called twice", twice, "shm", 2, 4, "abcd", .opts = "1"},
-    {"units called twice, prefetch 0", twice, "shm", 2, 4, "abcd", .opts = "0"},
+    {"units called twice, prefetch 0", twice, "shm", 2, 4, "abcd", .opts = "0 copies"},
     {"units called twice, kept", twice, "shm", 4, 8, "abcd", .opts = "2 kept"},
-    {"units called twice, local", twice, "shm", 2, 4, "abcd", .opts = "1 local"},
+    {"units called twice, local", twice, "shm", 2, 4, "abcd", .opts = "1 local copies"},
     {"a unit in two places", shared, "shm", 2, 4, "abcdo", .opts = "1"},
-    {"a unit in two places, prefetch 0", shared, "shm", 2, 4, "abcd", .opts = "0"},
+    {"a unit in two places, prefetch 0", shared, "shm", 2, 4, "abcd", .opts = "0 copies"},
     {"another order than registered", backwards, "shm", 2, 4, "abcd", .opts = "2"},
-    {"the order changes", by_turns, "threads", 2, 8, "abcd", .opts = "1"},
+    {"the order changes", by_turns, "threads", 2, 8, "abcd", .opts = "1 copies"},
     {"the order changes, prefetch 3", by_turns, "shm", 2, 8, "abcd", .opts = "3"},
 
-    {"one of two", one_of_two, "shm", 2, 2, "abp", .opts = "1"},
+    {"one of two", one_of_two, "shm", 2, 2, "abp", .opts = "1 copies"},
     {"one of two, four ranks", one_of_two, "shm", 4, 12, "abp", .opts = "1"},
-    {"one of two, local", one_of_two, "shm", 3, 3, "abp", .opts = "0 local"},
+    {"one of two, local", one_of_two, "shm", 3, 3, "abp", .opts = "0 local copies"},
     {"one of two, optimizer", one_of_two, "shm", 2, 4, "abp", .opts = "0 zero1"},
-    {"one of two, refused", one_of_two, "shm", 2, 2, "abp", .opts = "1 strict",
+    {"one of two, refused", one_of_two, "shm", 2, 2, "abp", .opts = "1 strict copies",
      .verdict = ERROR, .text = "pair.p, pair.q"},
 
     {"unused", without_tail, "shm", 2, 4, "abcd", .opts = "1"},
-    {"unused, local", without_tail, "shm", 2, 4, "abcd", .opts = "0 local"},
+    {"unused, local", without_tail, "shm", 2, 4, "abcd", .opts = "0 local copies"},
     {"unused, three", without_tail, "tcp", 3, 3, "abcd", .opts = "1 local"},
     {"unused, refused", without_tail, "shm", 2, 2, "abcd", .opts = "1 strict", .verdict = ERROR,
      .text = "tail"},
-    {"unused on all, refused", without_tail, "threads", 3, 3, "abcd", .opts = "1 local strict",
-     .verdict = ERROR, .text = "b.weight (on any rank)"},
+    {"unused on all, refused", without_tail, "threads", 3, 3, "abcd",
+     .opts = "1 local strict copies", .verdict = ERROR, .text = "b.weight (on any rank)"},
 
     {"a unit on some", without_b, "shm", 2, 2, "abcd", .opts = "0", .verdict = EITHER},
-    {"a unit on some, prefetch 1", without_b, "shm", 2, 2, "abcd", .opts = "1",
+    {"a unit on some, prefetch 1", without_b, "shm", 2, 2, "abcd", .opts = "1 copies",
      .verdict = EITHER},
     {"a unit on some, kept", without_b, "tcp", 4, 4, "abcd", .opts = "1 kept",
      .verdict = EITHER},
     {"a unit on some, gradients", without_b, "threads", 2, 4, "abcd", .opts = "0 zero2",
      .verdict = EITHER},
-    {"the last on some", without_last, "shm", 2, 2, "abc", .opts = "0", .verdict = EITHER},
+    {"the last on some", without_last, "shm", 2, 2, "abc", .opts = "0 copies",
+     .verdict = EITHER},
     {"the last on some, prefetch 1", without_last, "shm", 2, 2, "abc", .opts = "1",
      .verdict = EITHER},
-    {"the last on some, kept", without_last, "shm", 2, 2, "abc", .opts = "0 kept",
+    {"the last on some, kept", without_last, "shm", 2, 2, "abc", .opts = "0 kept copies",
      .verdict = EITHER},
     {"the last on some, optimizer", without_last, "shm", 2, 2, "abc", .opts = "0 zero1",
      .verdict = EITHER},
-    {"another order on some", other_order, "shm", 2, 2, "abc", .opts = "0", .verdict = EITHER},
+    {"another order on some", other_order, "shm", 2, 2, "abc", .opts = "0 copies",
+     .verdict = EITHER},
     {"another order on some, prefetch 2", other_order, "tcp", 2, 2, "abc", .opts = "2",
      .verdict = EITHER},
 
     {"views", views, "shm", 2, 4, "abcd", .opts = "1"},
-    {"views, local", views, "shm", 3, 6, "abcd", .opts = "0 local"},
+    {"views, local", views, "shm", 3, 6, "abcd", .opts = "0 local copies"},
     {"recomputed", recomputed, "shm", 2, 4, "abcd", .opts = "1"},
-    {"recomputed, kept", recomputed, "threads", 4, 8, "abcd", .opts = "2 kept"},
+    {"recomputed, kept", recomputed, "threads", 4, 8, "abcd", .opts = "2 kept copies"},
     {"recomputed, local", recomputed, "shm", 2, 4, "abcd", .opts = "0 local"},
-    {"two forwards", layers, "shm", 2, 4, "abcd", .opts = "1", .two = true},
+    {"two forwards", layers, "shm", 2, 4, "abcd", .opts = "1 copies", .two = true},
     {"two forwards, kept", layers, "shm", 2, 4, "abcd", .opts = "1 kept", .two = true},
-    {"two forwards, local", layers, "threads", 3, 6, "abcd", .opts = "0 local", .two = true},
+    {"two forwards, local", layers, "threads", 3, 6, "abcd", .opts = "0 local copies",
+     .two = true},
     {"two forwards, recomputed", recomputed, "shm", 2, 4, "abcd", .opts = "1", .two = true},
-    {"evaluations", layers, "shm", 2, 4, "abcd", .opts = "1", .evaluate = true},
+    {"evaluations", layers, "shm", 2, 4, "abcd", .opts = "1 copies", .evaluate = true},
     {"evaluations, kept", layers, "shm", 4, 4, "abcd", .opts = "2 kept", .evaluate = true},
-    {"evaluations, optimizer", twice, "threads", 2, 4, "abcd", .opts = "1 zero1",
+    {"evaluations, optimizer", twice, "threads", 2, 4, "abcd", .opts = "1 zero1 copies",
      .evaluate = true},
 
     {"two heads", two_heads, "shm", 2, 4, "ab", .opts = "1"},
-    {"two heads, four ranks", two_heads, "shm", 4, 12, "ab", .opts = "0"},
+    {"two heads, four ranks", two_heads, "shm", 4, 12, "ab", .opts = "0 copies"},
     {"two heads, local", two_heads, "shm", 3, 6, "ab", .opts = "0 local"},
-    {"two heads, two forwards", two_heads, "shm", 2, 4, "ab", .opts = "0 kept", .two = true},
+    {"two heads, two forwards", two_heads, "shm", 2, 4, "ab", .opts = "0 kept copies",
+     .two = true},
     {"two heads, ddp", two_heads, "shm", 2, 6, "", .opts = "", .ddp = true},
-    {"two heads, ddp, local", two_heads, "shm", 3, 6, "", .opts = "local", .ddp = true},
+    {"two heads, ddp, local", two_heads, "shm", 3, 6, "", .opts = "local copies", .ddp = true},
     {"two heads, two forwards, ddp", two_heads, "shm", 4, 4, "", .opts = "", .ddp = true,
      .two = true},
-    {"tied", tied, "shm", 4, 4, "ab", .opts = "1"},
+    {"tied", tied, "shm", 4, 4, "ab", .opts = "1 copies"},
     {"tied, two forwards", tied, "shm", 2, 6, "ab", .opts = "0 zero2", .two = true},
-    {"tied, ddp", tied, "shm", 2, 6, "", .opts = "", .ddp = true},
+    {"tied, ddp", tied, "shm", 2, 6, "", .opts = " copies", .ddp = true},
 };
 
 /* ---- a training ---- */
@@ -421,7 +425,8 @@ static ls_fsdp_opts fsdp_opts(const row *r)
                           .reshard_after_forward = !is_named(r->opts, "kept"),
                           .prefetch              = atoi(r->opts),
                           .blocks                = is_named(r->opts, "local"),
-                          .find_unused           = !is_named(r->opts, "strict")};
+                          .find_unused           = !is_named(r->opts, "strict"),
+                          .no_share              = is_named(r->opts, "copies")};
 }
 
 static ls_status shard(training *t, ls_fsdp **fsdp)
@@ -479,7 +484,7 @@ static ls_status open_training(training *t, const row *r, ls_comm *world)
 static void close_training(training *t)
 {
     ls_tape_free(t->tape);
-    ls_strategy_close(&t->strategy);
+    ls_strategy_close(&t->strategy, true);
     ls_optimizer_free(t->optimizer);
     free(t->list);
     free(t->state);
