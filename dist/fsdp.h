@@ -91,8 +91,9 @@ LS_MUST_CHECK ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsd
 
 /*
  * Before the module is freed; the parameters have no values afterwards.  All ranks free it
- * together.  One that leaves alone, after a failure of its own, abandons it: what others may
- * still read then lives as long as the world's communicator.  NULL is allowed.
+ * together.  One that leaves alone, after a failure of its own, abandons it, as do all of a
+ * group that has failed: what others may still read then lives as long as the world's
+ * communicator, and where ranks are threads as long as the process.  NULL is allowed.
  */
 void ls_fsdp_free(ls_fsdp *fsdp);
 void ls_fsdp_abandon(ls_fsdp *fsdp);
