@@ -40,7 +40,8 @@ static bool is_repeated(const ls_module *m)
     return !strcmp(m->class->type, "block") || !strcmp(m->class->type, "linear");
 }
 
-static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
+static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg,
+                              const ls_ranks *ranks)
 {
     static const ls_shard_kind kind[] = {[LS_CFG_SHARD_FULL]      = LS_SHARD_FULL,
                                          [LS_CFG_SHARD_GRADIENTS] = LS_SHARD_GRADIENTS,
@@ -50,7 +51,8 @@ static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
                           .reshard_after_forward = cfg->parallel.reshard_after_forward,
                           .prefetch              = (int)cfg->parallel.prefetch,
                           .blocks                = !p->interleaved,
-                          .find_unused           = cfg->parallel.find_unused};
+                          .find_unused           = cfg->parallel.find_unused,
+                          .crowded               = ls_ranks_are_crowded(cfg, ranks)};
 }
 
 static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *comm,
@@ -77,7 +79,7 @@ static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *co
 ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
                             const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
 {
-    ls_fsdp_opts opts = fsdp_opts(p, cfg);
+    ls_fsdp_opts opts = fsdp_opts(p, cfg, ranks);
     ls_fsdp     *fsdp;
 
     if (p->strategy != LS_CFG_STRATEGY_FSDP)

@@ -40,8 +40,6 @@
 
 const ls_fsdp_opts ls_fsdp_defaults = {.reshard_after_forward = true, .prefetch = 1};
 
-enum { GRAD_BUFFERS = 2 }; /* one forms while the other travels */
-
 /* ---- the table ---- */
 
 typedef enum { AHEAD, USE, RELEASE, COMPLETE, ARRIVED, EVENTS } event;
@@ -151,6 +149,7 @@ ls_status ls__unit_wait(ls_unit *u, ls_work *work, ls_span_kind kind)
     if (status)
         return ls_fail_in(status, "fsdp: %s",
                           ls__unit_name(u)); /* which one, where ranks run different units */
+    f->stats.exposed_ns += ls_sync_taken(&f->sync, &times, start);
     if (!ready) {
         f->stats.exposed_ns += ls_now_ns() - start;
         ls_trace_until_now(f->trace, LS_SPAN_WAIT, start, u->index);
@@ -334,7 +333,7 @@ static ls_status make_pools(ls_fsdp *f)
         values           = u->values.count > values ? u->values.count : values;
         grads            = u->grads.count > grads ? u->grads.count : grads;
     }
-    f->grad_limit = f->opts.kind == LS_SHARD_OPTIMIZER ? f->n : GRAD_BUFFERS;
+    f->grad_limit = f->opts.kind == LS_SHARD_OPTIMIZER ? f->n : LS_TRAVELLING;
     ls_status status =
         ls__pool_init(&f->wholes, f->gathers, (size_t)(values + 1) * sizeof(ls_real), f->n);
     return status ? status
@@ -420,6 +419,7 @@ ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsdp_opts *opts, 
                         .comm        = f->reduces,
                         .interleaved = !f->opts.blocks,
                         .find_unused = f->opts.find_unused,
+                        .crowded     = f->opts.crowded,
                         .sink        = {ls__grads_place, done, f}};
     status  = set_up(f, root, comm);
     if (status) {

@@ -55,6 +55,7 @@ typedef struct {
     bool          blocks;                /* which micro-batches a rank computes, see above */
     bool find_unused; /* parameters that no rank, or not every rank, uses are no error */
     bool no_share;    /* whole forms are copies, also where ranks share memory */
+    bool crowded;     /* as in ddp.h */
 } ls_fsdp_opts;
 
 /* What NULL stands for. */

@@ -105,21 +105,34 @@ ls_status ls__grads_place(void *context, int i, ls_real **home)
     return status;
 }
 
+/* The first round's stay in their place: the tree joins in its left operand's memory. */
+static ls_storage *new_rows(const ls_unit *u)
+{
+    size_t bytes = (size_t)u->grads.owned * sizeof(ls_real);
+
+    return u->sum.count ? ls_storage_new(bytes, LS_MEM_GRADS)
+                        : ls_storage_view(u->home, bytes, LS_MEM_GRADS);
+}
+
 static ls_status launch(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
 
+    ls_status status = LS_OK;
+
+    while (!status && f->launched - f->joined >= LS_TRAVELLING)
+        status = join(in_turn(f, f->joined)); /* few sums outside of their trees at a time */
     u->launched = true;
     f->launched++;
-    if (!u->n_trained)
-        return LS_OK;
-    ls_status status = need_buffer(u);
+    if (!u->n_trained || status)
+        return status;
+    status = need_buffer(u);
     if (status)
         return status;
     for (int i = 0; i < u->n_trained; i++)
         if (!f->sync.used[u->number[i]])
             memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
-    u->reduced = ls_storage_new((size_t)u->grads.owned * sizeof(ls_real), LS_MEM_GRADS);
+    u->reduced = new_rows(u);
     if (!u->reduced)
         return LS_ENOMEM;
     ls_call call = {.kind   = LS_REDUCE_SCATTER,
@@ -134,13 +147,27 @@ static ls_status launch(ls_unit *u)
     return ls_comm_start(f->reduces, &call, &u->reduce);
 }
 
+/* Sums that have arrived go into the tree now, so that few wait at a time. */
+static ls_status join_arrived(ls_fsdp *f)
+{
+    ls_status status = LS_OK;
+
+    while (!status && f->joined < f->launched) {
+        ls_unit *u = in_turn(f, f->joined);
+        if (u->reduce && !ls_work_test(u->reduce))
+            break;
+        status = join(u);
+    }
+    return status;
+}
+
 ls_status ls__grads_launch(ls_fsdp *f)
 {
     ls_status status = LS_OK;
 
     while (!status && f->launched < f->n && in_turn(f, f->launched)->complete)
         status = launch(in_turn(f, f->launched));
-    return status;
+    return status ? status : join_arrived(f);
 }
 
 ls_status ls__grads_finish_round(ls_fsdp *f)

@@ -30,6 +30,9 @@ typedef struct {
     int      n_idle, n, room;
 } ls_buffer_pool;
 
+/* Units whose gradients travel, or form, at a time, unless a model needs more. */
+enum { LS_TRAVELLING = 2 };
+
 typedef struct ls_unit {
     ls_fsdp         *fsdp;    /* NULL until ls_fsdp_new() */
     ls_module      **modules; /* [n_modules] that run one after the other */
@@ -60,6 +63,8 @@ typedef struct ls_unit {
     ls_real         *grad;    /* all rows of the trained, while they form or travel */
     int              missing; /* gradients that are not complete */
     bool             complete, launched;
+    ls_real         *home; /* the sum of the rank's rows, from the first round on */
+    size_t           home_charged;
     ls_work         *reduce;
     ls_storage      *reduced;             /* what it gives: the own rows, packed */
     ls_tree_sum      sum;                 /* over the rounds */

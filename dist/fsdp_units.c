@@ -191,17 +191,27 @@ static ls_status own_array(ls_unit *u)
     return u->block ? LS_OK : LS_ENOMEM;
 }
 
-/* Charged as parameters, each rank what it holds, whoever's memory it is. */
-static ls_status charge(ls_unit *u)
+/* The heap charges to COMM; what is there for another purpose is charged to that. */
+static ls_status recharge(size_t from, size_t to, ls_mem_category category, size_t *charged)
 {
-    int64_t   held = u->stays && !u->shared ? u->values.count : u->values.owned;
-    ls_status status;
-
-    ls_mem_discharge(u->block_bytes, LS_MEM_COMM);
-    status = ls_mem_charge(array_bytes(held), LS_MEM_PARAMS);
-    if (!status)
-        u->charged = array_bytes(held);
+    ls_mem_discharge(from, LS_MEM_COMM);
+    ls_status status = ls_mem_charge(to, category);
+    *charged         = status ? 0 : to;
     return status;
+}
+
+static ls_status make_sums(ls_unit *u)
+{
+    size_t bytes = array_bytes(u->grads.owned);
+
+    u->home = ls_comm_alloc(u->fsdp->reduces, bytes);
+    return u->home ? recharge(bytes, bytes, LS_MEM_GRADS, &u->home_charged) : LS_ENOMEM;
+}
+
+/* Parameters are charged to each rank as what it holds, whoever's memory it is. */
+static size_t held_bytes(const ls_unit *u)
+{
+    return array_bytes(u->stays && !u->shared ? u->values.count : u->values.owned);
 }
 
 static ls_status make_memory(ls_unit *u)
@@ -216,17 +226,28 @@ static ls_status make_memory(ls_unit *u)
         status = share_array(u);
     if (!status && !u->shared)
         status = own_array(u);
-    return status ? status : charge(u);
+    if (!status)
+        status = recharge(u->block_bytes, held_bytes(u), LS_MEM_PARAMS, &u->charged);
+    return status ? status : make_sums(u);
+}
+
+/* Back as it was, for its release. */
+static void release(ls_unit *u, void *block, size_t bytes)
+{
+    if (!block)
+        return;
+    (void)!ls_mem_charge(bytes, LS_MEM_COMM);
+    ls_comm_release(u->fsdp->reduces, block);
 }
 
 static void free_memory(ls_unit *u)
 {
+    bool read = u->shared && u->fsdp->alone; /* others may still read it */
+
     ls_mem_discharge(u->charged, LS_MEM_PARAMS);
-    if (!u->block)
-        return;
-    (void)!ls_mem_charge(u->block_bytes, LS_MEM_COMM); /* which its release takes back */
-    if (!u->shared || !u->fsdp->alone)
-        ls_comm_release(u->fsdp->reduces, u->block);
+    ls_mem_discharge(u->home_charged, LS_MEM_GRADS);
+    release(u, read ? NULL : u->block, u->block_bytes);
+    release(u, u->home, array_bytes(u->grads.owned));
 }
 
 /* Where the rank's rows of parameter i are. */
