@@ -70,8 +70,9 @@ BUILD(slice, ls_slice(tape, in[0], 1, 1, 2))
 BUILD(back_and_forth, ls_cast(tape, ls_cast(tape, in[0], LS_BF16), LS_REAL))
 BUILD(feed_forward,
       ls_linear(tape,
-                ls_gelu(tape, ls_linear_narrow(tape, ls_layernorm(tape, in[0], in[1], NULL, 1e-5),
-                                               in[2], in[3])),
+                ls_gelu(tape,
+                        ls_linear_narrow(tape, ls_layernorm(tape, in[0], in[1], NULL, 1e-5),
+                                         in[2], in[3])),
                 in[4], NULL))
 
 static ls_tensor *in_segment(void *context, ls_tape *tape, ls_tensor *x)
