@@ -336,7 +336,9 @@ static void judge(const op_row *row, int size, bool twice, FILE *f)
         if (CHECK(got.n[i] == want.n[i]) && want.n[i])
             compare(row, i, got.array[i], want.array[i], want.n[i]);
         CHECK(fwrite(&want.n[i], sizeof want.n[i], 1, f) == 1);
-        CHECK(fwrite(want.array[i], sizeof(double), (size_t)want.n[i], f) == (size_t)want.n[i]);
+        if (want.n[i])
+            CHECK(fwrite(want.array[i], sizeof(double), (size_t)want.n[i], f) ==
+                  (size_t)want.n[i]);
     }
     result_free(&got);
     result_free(&want);
