@@ -3,6 +3,7 @@
  */
 #include "cli/args.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -30,23 +31,38 @@ static const ls_arg *find(const ls_arg_table *t, const char *word, const char **
     return NULL;
 }
 
+static ls_status append(cursor *c, ls_arg_list *list, const char *value)
+{
+    if (!list->item)
+        list->item = ls_calloc((size_t)c->argc, sizeof *list->item);
+    if (!list->item)
+        return LS_ENOMEM;
+    list->item[list->n++] = value;
+    return LS_OK;
+}
+
 static ls_status take_value(cursor *c, const ls_arg *arg, const char *value)
 {
     if (!value && ++c->at < c->argc)
         value = c->argv[c->at];
     if (!value)
         return ls_fail(LS_ECONFIG, "%s: %s needs a value", c->table->command, arg->name);
-    if (arg->kind == LS_ARG_LIST) {
-        ls_arg_list *list = arg->to;
-        if (!list->item)
-            list->item = ls_calloc((size_t)c->argc, sizeof *list->item);
-        if (!list->item)
-            return LS_ENOMEM;
-        list->item[list->n++] = value;
-    } else {
-        *(const char **)arg->to = value;
-    }
+    if (arg->kind == LS_ARG_LIST)
+        return append(c, arg->to, value);
+    *(const char **)arg->to = value;
     return LS_OK;
+}
+
+static ls_status fail_unknown(const ls_arg_table *t, const char *word)
+{
+    char   known[512] = "";
+    size_t used       = 0;
+
+    for (int i = 0; i < t->n_args && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", t->arg[i].name);
+    return ls_fail(LS_ECONFIG,
+                   "%s: unknown option '%s'; it has %s--help; see lockstep %s --help",
+                   t->command, word, known, t->command);
 }
 
 static ls_status take_option(cursor *c, const char *word)
@@ -55,8 +71,7 @@ static ls_status take_option(cursor *c, const char *word)
     const ls_arg *arg = find(c->table, word, &value);
 
     if (!arg)
-        return ls_fail(LS_ECONFIG, "%s: unknown option '%s'; see lockstep %s --help",
-                       c->table->command, word, c->table->command);
+        return fail_unknown(c->table, word);
     if (arg->kind != LS_ARG_FLAG)
         return take_value(c, arg, value);
     if (value)
@@ -67,6 +82,8 @@ static ls_status take_option(cursor *c, const char *word)
 
 static ls_status take_operand(cursor *c, const char *word)
 {
+    if (c->table->operands)
+        return append(c, c->table->operands, word);
     if (!c->table->operand_to)
         return ls_fail(LS_ECONFIG, "%s: unexpected argument '%s'", c->table->command, word);
     if (*c->table->operand_to)
@@ -95,7 +112,9 @@ ls_status ls_args_parse(const ls_arg_table *table, int argc, char **argv)
         else
             status = take_operand(&c, word);
     }
-    if (!status && table->operand_to && !*table->operand_to && !table->optional)
+    bool missing =
+        table->operands ? !table->operands->n : table->operand_to && !*table->operand_to;
+    if (!status && missing && !table->optional)
         return ls_fail(LS_ECONFIG, "%s: %s is missing; see lockstep %s --help", table->command,
                        table->operand, table->command);
     return status;

@@ -4,6 +4,7 @@
 #include "cli/train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "cli/metrics.h"
 #include "cli/model.h"
+#include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
 #include "cli/tracing.h"
@@ -26,7 +28,7 @@ typedef struct {
     ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
-    ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_metrics      *metrics; /* of rank 0 */
     ls_tracing      *tracing; /* NULL with log.trace false */
     ls_progress      progress;
     ls_step_result   last;
@@ -129,8 +131,11 @@ static ls_status open_files(run *r)
     json   = ls_config_json(cfg);
     status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
     free(json);
-    if (!status && cfg->log.jsonl)
-        status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    if (!status)
+        status = ls_metrics_open(
+            cfg->run.dir,
+            &(ls_metrics_opts){.jsonl = cfg->log.jsonl, .tensorboard = cfg->log.tensorboard},
+            &r->metrics);
     return status;
 }
 
@@ -183,12 +188,38 @@ static void say_ranks(run *r)
             "ranks; this run repeats its bits on %d ranks, but they are not those of "
             "one process",
             n);
+    else if (shards && cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16 && n > 1)
+        ls_log_warning(
+            r->log,
+            "parallel.reduce_dtype \"bf16\": gradients keep 8 bits of their 24 between "
+            "ranks; this run repeats its bits on %d ranks, but they are not those of "
+            "one process",
+            n);
     else if (!p->canonical)
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
                        "run repeats its "
                        "bits on %d ranks, but not those of one process",
                        n, n);
+}
+
+static void say_batches(run *r)
+{
+    const ls_config *cfg        = r->cfg;
+    long long        parameters = ls_trainer_parameter_count(r->trainer);
+    long long        global = cfg->batch.global, micro = cfg->batch.micro;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld rows in micro-batches of %lld; "
+                    "%lld steps",
+                    parameters, global, micro, (long long)cfg->run.steps);
+    else
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld sequences of %lld tokens in "
+                    "micro-batches of %lld; %lld steps",
+                    parameters, global, (long long)cfg->model.context, micro,
+                    (long long)cfg->run.steps);
 }
 
 static void say_hello(run *r)
@@ -204,14 +235,14 @@ static void say_hello(run *r)
                     ls_gemm_bf16_describe());
     if (ls_blas_held_back())
         ls_log_warning(r->log, "%s", ls_blas_held_back());
-    ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
-                (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(
-        r->log,
-        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-        "%lld; %lld steps",
-        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
+    if (data->train_rows.rows)
+        ls_log_info(r->log, "data: %lld training rows, %lld validation rows, %d classes",
+                    (long long)data->train_rows.rows, (long long)data->val_rows.rows,
+                    data->vocab_size);
+    else
+        ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
+                    (long long)data->train.count, (long long)data->val.count, data->vocab_size);
+    say_batches(r);
     if (r->ranks.world)
         say_ranks(r);
 }
@@ -325,10 +356,15 @@ static ls_status validate(run *r)
         return status;
     r->validated = r->last.step;
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
-    ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
+    double accuracy = ls_trainer_accuracy(r->trainer);
+    ls_metrics_validation(r->metrics, r->last.step, r->val_loss, accuracy);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
-                r->val_loss);
+    if (isnan(accuracy))
+        ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                    r->val_loss);
+    else
+        ls_log_info(r->log, "step %lld  validation loss %.4f, accuracy %.4f",
+                    (long long)r->last.step, r->val_loss, accuracy);
     return LS_OK;
 }
 
@@ -382,6 +418,7 @@ static ls_status finish(run *r)
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
                                .val_loss       = r->val_loss,
+                               .val_accuracy   = ls_trainer_accuracy(r->trainer),
                                .world_size     = r->ranks.size,
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,
@@ -517,19 +554,19 @@ ls_status ls_train_dry_run(const ls_config *cfg)
     int64_t    vocab = data.vocab_size;
     ls_module *model = ls_model_new(cfg, vocab);
     char      *json  = ls_config_json(cfg);
+    ls_dataset_close(&data);
     if (model && json) {
-        int64_t        n = ls_module_parameter_count(model);
-        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
-        printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
-               "lld}}\n",
-               json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
-               (long long)p.optim, (long long)p.activations, (long long)p.total);
-    } else {
-        status = LS_ENOMEM;
+        ls_plan_world  one = {.size = 1, .shares = true};
+        ls_plan_model  m   = ls_plan_model_of(cfg, vocab, model);
+        ls_memory_plan p   = ls_memory_plan_of(cfg, vocab, &m, LS_PLAN_SINGLE, &one);
+        printf(
+            "{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
+            "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"comm\":%lld,"
+            "\"total\":%lld}}\n",
+            json, (long long)vocab, (long long)m.parameters, (long long)p.params,
+            (long long)p.grads, (long long)p.optim, (long long)p.activations, (long long)p.comm,
+            (long long)p.total);
     }
     free(json);
-    ls_module_free(model);
-    ls_dataset_close(&data);
     return status;
 }

@@ -13,6 +13,7 @@
 #include "cli/host_data.h"
 #include "cli/model.h"
 #include "cli/parallel.h"
+#include "cli/token_cache.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
 #include "core/shared_parts.h"
@@ -36,17 +37,24 @@ struct ls_trainer {
     ls_strategy      strategy;
     ls_tape         *tape;
     ls_sampler       sampler;
-    ls_trace        *trace; /* NULL: none */
+    ls_trace        *trace;    /* NULL: none */
+    double           accuracy; /* of the last validation, NAN: none */
     bool             failed;
 };
 
 static ls_status load_data(ls_trainer *t)
 {
-    ls_dataset_opts opts   = ls_dataset_opts_of(t->cfg);
-    ls_status       status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
+    ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
+    ls_token_store  cache = ls_token_cache(t->cfg);
+
+    opts.store       = &cache;
+    ls_status status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
+    if (t->data.train_rows.rows)
+        return ls_sampler_init_rows(&t->sampler, &t->data.train_rows, ls_order_of(t->cfg),
+                                    (uint64_t)t->cfg->run.seed);
     return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context,
                            ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
@@ -79,7 +87,8 @@ static ls_status fill_model(ls_trainer *t)
     ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
     ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
 
-    if (!status && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+    bool replicas = t->parallel.strategy != LS_CFG_STRATEGY_FSDP; /* which rounds by itself */
+    if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
         status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
         return status;
@@ -115,6 +124,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
         return LS_ENOMEM;
     t->cfg           = cfg;
     t->ranks         = ranks;
+    t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
         status = ls_ranks_agree(ranks, load_data(t));
@@ -387,27 +397,37 @@ ls_status ls_trainer_check(ls_trainer *t)
     return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
 }
 
+double ls_trainer_accuracy(const ls_trainer *t)
+{
+    return t->accuracy;
+}
+
 bool ls_trainer_has_validation(const ls_trainer *t)
 {
-    return t->data.val.count > 0;
+    return t->data.val.count > 0 || t->data.val_rows.rows > 0;
 }
 
 ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *stop,
                               double *loss)
 {
-    ls_evaluation e = {.model    = t->model,
-                       .tape     = t->tape,
-                       .tokens   = &t->data.val,
-                       .context  = t->cfg->model.context,
-                       .micro    = t->cfg->batch.micro,
-                       .limit    = batches * t->cfg->batch.global,
-                       .stop     = stop,
-                       .together = ls_strategy_shards(&t->strategy),
-                       .ranks    = t->ranks};
+    const ls_table *rows    = t->data.val_rows.rows ? &t->data.val_rows : NULL;
+    int64_t         correct = 0, n = 0;
+    ls_evaluation   e = {.model    = t->model,
+                         .rows     = rows,
+                         .correct  = &correct,
+                         .tape     = t->tape,
+                         .tokens   = &t->data.val,
+                         .context  = t->cfg->model.context,
+                         .micro    = t->cfg->batch.micro,
+                         .limit    = batches * t->cfg->batch.global,
+                         .stop     = stop,
+                         .together = ls_strategy_shards(&t->strategy),
+                         .ranks    = t->ranks};
 
     int64_t   start  = ls_now_ns();
-    ls_status status = ls_evaluate(&e, loss, NULL);
+    ls_status status = ls_evaluate(&e, loss, &n);
     ls_trace_until_now(t->trace, LS_SPAN_EVALUATION, start, 0);
+    t->accuracy = rows && !status ? (double)correct / (double)n : NAN;
     return status;
 }
 

@@ -7,13 +7,15 @@
 # after saying so.  LOCKSTEP_NO_INSTALL=1 installs nothing.
 
 JARGON=/usr/share/doc/jargon-text/jargon.txt.gz
+FASHION=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 BUILD_NEEDS=(cmake=cmake ninja=ninja-build cc=gcc libc6-dev pkg-config=pkg-config libopenblas-dev libcjson-dev
              zlib1g-dev libssl-dev)
 BUILD_WANTS=(libdnnl-dev) # products of bf16
 TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
 TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
-            "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2)
+            "$FASHION=dataset-fashion-mnist" "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2
+            doxygen=doxygen chromium=chromium dpkg-shlibdeps=dpkg-dev)
 
 is_there() { # NEED
     local what=${1%%=*}

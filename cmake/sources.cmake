@@ -4,6 +4,7 @@ set(LS_SOURCES
   core/alloc.c
   core/clock.c
   core/compute.c
+  core/crc32c.c
   core/dtype.c
   core/error.c
   core/exact_sum.c
@@ -19,6 +20,7 @@ set(LS_SOURCES
   core/shared_parts.c
   core/strbuf.c
   core/tensor.c
+  core/tfevents.c
   core/thread.c
   core/trace.c
   core/tree_sum.c
@@ -28,6 +30,7 @@ set(LS_SOURCES
   core/kernels/attention.c
   core/kernels/attention_bf16.c
   core/kernels/bf16.c
+  core/kernels/cached_attention.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
@@ -84,6 +87,7 @@ set(LS_SOURCES
   nn/gpt.c
   nn/grad_sum.c
   nn/init.c
+  nn/kv_cache.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
@@ -94,12 +98,22 @@ set(LS_SOURCES
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/bpe.c
+  data/bpe_train.c
+  data/csv.c
   data/dataset.c
+  data/idx.c
+  data/maps.c
+  data/pieces.c
   data/dataset_share.c
   data/sampler.c
+  data/table.c
   data/text.c
   data/token_file.c
+  data/token_format.c
   data/tokenizer.c
+  data/tokenizer_json.c
+  data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
   dist/comm/board.c
@@ -165,6 +179,12 @@ set(LS_SOURCES
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
+  checkpoint/atomic_folder.c
+  checkpoint/hf_config.c
+  checkpoint/hf_export.c
+  checkpoint/hf_import.c
+  checkpoint/hf_names.c
+  checkpoint/hf_tokenizer.c
   checkpoint/json_scan.c
   checkpoint/params.c
   checkpoint/params_match.c
@@ -178,13 +198,20 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
+  cli/cmd_export.c
+  cli/cmd_generate.c
+  cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_plan.c
+  cli/cmd_report.c
   cli/cmd_run.c
+  cli/cmd_tokenize.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c
@@ -205,9 +232,16 @@ set(LS_CLI_SOURCES
   cli/nproc.c
   cli/parallel.c
   cli/open_checkpoint.c
+  cli/numbers.c
+  cli/plan.c
+  cli/plan_time.c
   cli/progress.c
   cli/ranks.c
+  cli/report.c
   cli/run_dir.c
+  cli/token_cache.c
+  cli/sampling.c
+  cli/text_stream.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c
