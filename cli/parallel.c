@@ -206,7 +206,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
                              const ls_module *model, int64_t vocab_size, ls_parallelism *p)
 {
     int64_t limit = cfg->run.memory_mb << 20;
-    int64_t there = limit ? limit : available_bytes() / ranks->local_size;
+    int64_t there = limit ? limit : available_bytes() / ranks->local;
 
     p->strategy         = LS_CFG_STRATEGY_DDP;
     int64_t   replica   = need(p, cfg, ranks->size, model, vocab_size);

@@ -14,7 +14,7 @@
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
 
-const ls_ranks ls_ranks_alone = {.size = 1, .local_size = 1};
+const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
 
 /* "1, 2, 4" */
 static void worlds_that_fit(int64_t micros, char *text, size_t size)
@@ -119,7 +119,7 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
         return status;
     ranks->rank       = ls_comm_rank(ranks->world);
     ranks->size       = ls_comm_size(ranks->world);
-    ranks->local_size = env.local_world > 0 ? env.local_world : ranks->size;
+    ranks->local = env.local_world > 0 ? env.local_world : ranks->size;
     return LS_OK;
 }
 

@@ -14,7 +14,7 @@
 typedef struct {
     ls_comm *world; /* NULL for one process that is no rank */
     int      rank, size;
-    int      local_size; /* ranks of this host; all where the launcher does not say */
+    int      local; /* ranks of this host; all where the launcher does not say */
 } ls_ranks;
 
 /* One process that is no rank. */

@@ -104,6 +104,7 @@ set(LS_SOURCES
   dist/comm/comm.c
   dist/comm/comm_calls.c
   dist/comm/comm_counters.c
+  dist/comm/comm_share.c
   dist/comm/comm_split.c
   dist/comm/control.c
   dist/comm/control_death.c

@@ -267,7 +267,8 @@ static ls_status check_units(const ls_fsdp *f, const ls_comm *comm)
             return ls_fail(LS_EINVAL, "%s was sharded over another group than its root",
                            ls__unit_name(u));
         if (o->kind != f->opts.kind || o->prefetch != f->opts.prefetch ||
-            o->blocks != f->opts.blocks || o->find_unused != f->opts.find_unused)
+            o->blocks != f->opts.blocks || o->find_unused != f->opts.find_unused ||
+            o->no_share != f->opts.no_share)
             return ls_fail(LS_EINVAL,
                            "%s was sharded with other options than its root; only "
                            "reshard_after_forward may differ",
@@ -437,6 +438,8 @@ void ls_fsdp_free(ls_fsdp *f)
         return;
     ls__grads_abandon(f);
     ls__grads_drop(f);
+    if (f->n && f->units[0]->shared) /* others may still read what this rank gives */
+        (void)!ls_comm_barrier(f->reduces);
     for (int k = 0; k < f->n; k++)
         if (f->units[k]->fsdp == f)
             ls__unit_free(f->units[k]);
@@ -535,7 +538,7 @@ ls_status ls_fsdp_finish(ls_fsdp *f, ls_tape *tape, ls_status own)
 void ls_fsdp_reshard(ls_fsdp *f)
 {
     for (int k = 0; k < f->n; k++)
-        if (f->units[k]->state == UNSHARDED)
+        if (f->units[k]->state == UNSHARDED || f->units[k]->fresh)
             ls__whole_expire(f->units[k]);
 }
 

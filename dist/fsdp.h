@@ -54,6 +54,7 @@ typedef struct {
     int           prefetch;              /* units gathered ahead of the one that computes */
     bool          blocks;                /* which micro-batches a rank computes, see above */
     bool find_unused; /* parameters that no rank, or not every rank, uses are no error */
+    bool no_share;    /* whole forms are copies, also where ranks share memory */
 } ls_fsdp_opts;
 
 /* What NULL stands for. */
@@ -86,7 +87,8 @@ void ls_fsdp_forget(ls_module *root);
 LS_MUST_CHECK ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsdp_opts *opts,
                                     ls_fsdp **fsdp);
 
-/* Before the module is freed.  The parameters have no values afterwards.  NULL is allowed. */
+/* Before the module is freed; all ranks call it, unless the group has failed.  The parameters
+ * have no values afterwards.  NULL is allowed. */
 void ls_fsdp_free(ls_fsdp *fsdp);
 
 /* A step, as in ddp.h; the rules of no_sync, of frozen and of unused parameters are the same.

@@ -43,6 +43,10 @@ typedef struct ls_unit {
     int              n_trained;
     int             *number; /* [n_trained] their places among all that are trained */
     ls_unit_state    state;
+    bool             shared; /* the ranks' rows lie in one array that all of them reach */
+    bool             fresh;  /* shared: nothing has changed since it was last gathered */
+    void            *block;  /* memory of this rank: of the shared array, or of the master */
+    size_t           block_bytes, charged;
     bool             stays; /* the whole form is kept from one use to the next within a step */
 
     ls_shard_layout values;

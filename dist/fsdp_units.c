@@ -5,7 +5,7 @@
  * data is there only while the unit is whole; so a saved tensor that is a view of it is found
  * again in backward, and is never kept alive by being saved.  Its rows are a tensor of their
  * own (ls_tensor_owned) in the packed array of the rank's rows.  Where the whole form is kept
- * the rows lie in it instead, and gathering is in place.
+ * (ZeRO-1 and 2), or is one array for all ranks, the rows lie in it instead.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -154,15 +154,78 @@ static ls_status list_trained(ls_unit *u)
     return LS_OK;
 }
 
+static size_t array_bytes(int64_t count)
+{
+    return (size_t)(count + 1) * sizeof(ls_real);
+}
+
+/*
+ * One array for all ranks, where they share memory: each writes its rows, all read all, and
+ * gathering moves nothing.  The ranks take turns in giving it.
+ */
+static ls_status share_array(ls_unit *u)
+{
+    ls_comm *comm  = u->fsdp->reduces;
+    int      owner = u->index % ls_comm_size(comm);
+    size_t   bytes = array_bytes(u->values.count);
+    void    *here;
+
+    if (ls_comm_rank(comm) == owner && !(u->block = ls_comm_alloc(comm, bytes)))
+        return LS_ENOMEM;
+    ls_status status = ls_comm_share(comm, u->block, bytes, owner, &here);
+    u->master        = here;
+    u->shared        = here != NULL;
+    if (u->block && (status || !here)) {
+        ls_comm_release(comm, u->block);
+        u->block = NULL;
+    }
+    u->block_bytes = u->block ? bytes : 0;
+    return status;
+}
+
+static ls_status own_array(ls_unit *u)
+{
+    u->block_bytes = array_bytes(u->stays ? u->values.count : u->values.owned);
+    u->block       = ls_comm_alloc(u->fsdp->reduces, u->block_bytes);
+    u->master      = u->block;
+    return u->block ? LS_OK : LS_ENOMEM;
+}
+
+/* Charged as parameters, each rank what it holds, whoever's memory it is. */
+static ls_status charge(ls_unit *u)
+{
+    int64_t   held = u->stays && !u->shared ? u->values.count : u->values.owned;
+    ls_status status;
+
+    ls_mem_discharge(u->block_bytes, LS_MEM_COMM);
+    status = ls_mem_charge(array_bytes(held), LS_MEM_PARAMS);
+    if (!status)
+        u->charged = array_bytes(held);
+    return status;
+}
+
 static ls_status make_memory(ls_unit *u)
 {
-    ls_fsdp *f     = u->fsdp;
-    int64_t  count = u->stays ? u->values.count : u->values.owned;
+    ls_status status = LS_OK;
 
-    u->master = ls_comm_alloc(f->gathers, (size_t)(count + 1) * sizeof(ls_real));
     u->shards = ls_calloc((size_t)u->n + 1, sizeof *u->shards);
     u->views  = ls_calloc((size_t)u->n_trained + 1, sizeof(void *));
-    return u->master && u->shards && u->views ? LS_OK : LS_ENOMEM;
+    if (!u->shards || !u->views)
+        return LS_ENOMEM;
+    if (ls_comm_size(u->fsdp->reduces) > 1 && !u->fsdp->opts.no_share)
+        status = share_array(u);
+    if (!status && !u->shared)
+        status = own_array(u);
+    return status ? status : charge(u);
+}
+
+static void free_memory(ls_unit *u)
+{
+    ls_mem_discharge(u->charged, LS_MEM_PARAMS);
+    if (!u->block)
+        return;
+    (void)!ls_mem_charge(u->block_bytes, LS_MEM_COMM); /* which its release takes back */
+    ls_comm_release(u->fsdp->reduces, u->block);
 }
 
 /* Where the rank's rows of parameter i are. */
@@ -170,7 +233,7 @@ static ls_real *rows_of(const ls_unit *u, int i)
 {
     const ls_tensor *t = u->parameters[i].tensor;
 
-    if (u->stays)
+    if (u->stays || u->shared)
         return u->master + u->values.offset[i] + u->shards[i].first * ls_tensor_row_elements(t);
     return u->master + u->values.packed[i];
 }
@@ -256,9 +319,7 @@ void ls__unit_free(ls_unit *u)
     ls_storage_release(u->reduced);
     ls_storage_release(u->result);
     ls_tree_sum_close(&u->sum);
-    if (u->master)
-        ls_comm_release(f->gathers, u->master);
-    if (f && u->whole && !u->stays)
+    if (f && u->whole)
         ls__whole_release(u);
     if (f && u->grad)
         ls__grads_release(u);
@@ -266,6 +327,8 @@ void ls__unit_free(ls_unit *u)
         ls_comm_release(f->gathers, u->root_whole);
     if (u->root_grad)
         ls_comm_release(f->reduces, u->root_grad);
+    if (f)
+        free_memory(u);
     ls_shard_layout_close(&u->values);
     ls_shard_layout_close(&u->grads);
     for (int k = 0; k < u->n_modules; k++)

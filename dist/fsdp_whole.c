@@ -53,7 +53,7 @@ static ls_real *take_buffer(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
 
-    if (u->stays)
+    if (u->stays || u->shared)
         return u->master;
     if (ls__is_root(u) && !u->root_whole)
         u->root_whole =
@@ -66,7 +66,7 @@ static ls_real *take_buffer(ls_unit *u)
 
 void ls__whole_release(ls_unit *u)
 {
-    if (!ls__is_root(u))
+    if (!ls__is_root(u) && !u->stays && !u->shared)
         ls__pool_give(&u->fsdp->wholes, u->whole);
     u->whole = NULL;
 }
@@ -95,7 +95,7 @@ ls_status ls__whole_gather(ls_unit *u)
 
     if (!u->whole && !(u->whole = take_buffer(u)))
         return ls_fail_in(LS_ENOMEM, "fsdp: the whole form of %s", ls__unit_name(u));
-    ls_call call = {.kind   = LS_ALL_GATHER,
+    ls_call call = {.kind   = u->shared ? LS_BARRIER : LS_ALL_GATHER,
                     .in     = u->master,
                     .out    = u->whole,
                     .count  = u->values.count,
@@ -106,6 +106,9 @@ ls_status ls__whole_gather(ls_unit *u)
     u->state = GATHERING;
     count_open(u, 1);
     f->stats.all_gathers++;
+    if (u->fresh)
+        return LS_OK;
+    u->fresh = u->shared;
     return ls_comm_start(f->gathers, &call, &u->gather);
 }
 
@@ -139,6 +142,7 @@ void ls__whole_expire(ls_unit *u)
     if (u->stays)
         show(u, NULL);
     u->state = SHARDED;
+    u->fresh = false;
 }
 
 /* ---- Note [order of units] ---- */
