@@ -219,19 +219,3 @@ ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64
                             .activations = whole(activations),
                             .total       = whole(params + grads + optim + activations)};
 }
-
-ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
-{
-    ls_memory_plan plan  = ls_memory_plan_of(cfg, vocab_size, parameters);
-    int64_t        limit = cfg->run.memory_mb << 20;
-
-    if (!limit || plan.total <= limit)
-        return LS_OK;
-    return ls_fail(
-        LS_ECONFIG,
-        "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
-        "gradients %lld, optimizer %lld, activations %lld)",
-        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-        (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
-}

@@ -3,6 +3,7 @@
  */
 #include "cli/parallel.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,14 +119,14 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
 /* ---- memory ---- */
 
 typedef struct {
-    double units; /* elements of the largest unit, of the root */
-    double root;
+    double unit, root; /* elements of the largest unit, of the root */
+    double n_units;    /* without the root */
 } sizes;
 
 static sizes sizes_of(const ls_config *cfg, const ls_module *model)
 {
     sizes  s = {.root = (double)ls_module_parameter_count(model)};
-    double n = 0, blocks = 0;
+    double n = 0, blocks = 0, together = (double)cfg->parallel.unit_blocks;
 
     for (const ls_module *m = model->children; m; m = m->next) {
         if (!is_repeated(m))
@@ -135,8 +136,8 @@ static sizes sizes_of(const ls_config *cfg, const ls_module *model)
         n = n > elements ? n : elements;
         blocks++;
     }
-    double together = (double)cfg->parallel.unit_blocks;
-    s.units         = n * (together < blocks ? together : blocks);
+    s.unit    = n * (together < blocks ? together : blocks);
+    s.n_units = ceil(blocks / together);
     return s;
 }
 
@@ -148,41 +149,47 @@ static double copies(int64_t micros)
     return bits > 1 ? bits : 1;
 }
 
-/* Elements, beside activations: docs/fsdp.md has the table. */
-static double elements_of(const ls_parallelism *p, const ls_config *cfg, int size,
-                          const ls_module *model, int kinds)
-{
-    double all = (double)ls_module_parameter_count(model), n = size;
-    double l = copies(each_of(cfg, size));
-    sizes  s = sizes_of(cfg, model);
-
-    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
-        return all * (1 + kinds + l);
-    if (p->strategy == LS_CFG_STRATEGY_DDP)
-        return all * (1 + kinds + l);
-    double whole = cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
-                   : !cfg->parallel.reshard_after_forward
-                       ? all + all / n
-                       : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
-    double grads = p->interleaved ? l * all / n : l * all + all / n;
-    double form  = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
-    return whole + kinds * all / n + grads + form;
-}
-
 static int64_t whole(double bytes)
 {
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
 }
 
-static int64_t need(const ls_parallelism *p, const ls_config *cfg, int size,
-                    const ls_module *model, int64_t vocab_size)
+/* What a rank holds of parameters, whole forms included, and of gradients, in elements. */
+static void fsdp_elements(const ls_parallelism *p, const ls_config *cfg, int size, double all,
+                          const sizes *s, double *params, double *grads)
 {
-    ls_optimizer_opts o     = ls_optimizer_opts_of(cfg);
-    int               kinds = (int)(ls_optimizer_state_bytes(&o, 1) / (int64_t)sizeof(ls_real));
-    ls_memory_plan one = ls_memory_plan_of(cfg, vocab_size, ls_module_parameter_count(model));
+    double n = size, l = copies(each_of(cfg, size));
+    double open = fmin((double)cfg->parallel.prefetch + 1, s->n_units);
 
-    return whole(elements_of(p, cfg, size, model, kinds) * sizeof(ls_real) +
-                 (double)one.activations);
+    *params = cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+              : !cfg->parallel.reshard_after_forward   ? all + all / n
+                                                       : all / n + open * s->unit + s->root;
+    *grads  = p->interleaved ? l * all / n : l * all + all / n;
+    *grads += cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER
+                  ? all
+                  : fmin(2, s->n_units) * s->unit + s->root;
+}
+
+/* By strategy; whole forms are counted as where ranks do not share memory: docs/fsdp.md. */
+static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg, int size,
+                              const ls_module *model, int64_t vocab_size)
+{
+    double            all = (double)ls_module_parameter_count(model), real = sizeof(ls_real);
+    double            params = all, grads = all * copies(each_of(cfg, size));
+    ls_optimizer_opts o     = ls_optimizer_opts_of(cfg);
+    double            optim = all * (double)ls_optimizer_state_bytes(&o, 1);
+    ls_memory_plan    plan  = ls_memory_plan_of(cfg, vocab_size, (int64_t)all);
+
+    if (p->strategy == LS_CFG_STRATEGY_FSDP) {
+        sizes s = sizes_of(cfg, model);
+        fsdp_elements(p, cfg, size, all, &s, &params, &grads);
+        optim /= size;
+    }
+    plan.params = whole(params * real);
+    plan.grads  = whole(grads * real);
+    plan.optim  = whole(optim);
+    plan.total  = whole((params + grads) * real + optim + (double)plan.activations);
+    return plan;
 }
 
 /* ---- the choice ---- */
@@ -209,7 +216,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     int64_t there = limit ? limit : available_bytes() / ranks->local;
 
     p->strategy         = LS_CFG_STRATEGY_DDP;
-    int64_t   replica   = need(p, cfg, ranks->size, model, vocab_size);
+    int64_t   replica   = plan_of(p, cfg, ranks->size, model, vocab_size).total;
     int64_t   values[2] = {replica > there, -there};
     ls_status status    = ls_ranks_max(ranks, values, 2);
     if (values[0])
@@ -222,18 +229,21 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     return status;
 }
 
-static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
+static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
+                             const ls_memory_plan *plan)
 {
     static const char *const names[] = {"auto", "single", "ddp", "fsdp"};
     int64_t                  limit   = cfg->run.memory_mb << 20;
 
-    if (!limit || p->bytes <= limit)
+    if (!limit || plan->total <= limit)
         return LS_OK;
     return ls_fail(
         LS_ECONFIG,
-        "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
-        "%lld MiB",
-        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
+        "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about %lld MiB "
+        "(parameters %lld, gradients %lld, optimizer %lld, activations %lld)",
+        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(plan->total >> 20) + 1,
+        (long long)(plan->params >> 20), (long long)(plan->grads >> 20),
+        (long long)(plan->optim >> 20), (long long)(plan->activations >> 20));
 }
 
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
@@ -247,6 +257,7 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
     if (p->strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);
-    p->bytes = need(p, cfg, ranks->size, model, vocab_size);
-    return status ? status : check_limit(p, cfg);
+    ls_memory_plan plan = plan_of(p, cfg, ranks->size, model, vocab_size);
+    p->bytes            = plan.total;
+    return status ? status : check_limit(p, cfg, &plan);
 }

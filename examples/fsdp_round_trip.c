@@ -14,7 +14,8 @@
  * see the parameters of the MLP that was never sharded, and the loss must have the bits of the
  * one alone.  A table says how many bytes of parameters a rank has meanwhile: with units that
  * are dropped after forward (ZeRO-3), and with units that stay until backward.  Nothing is
- * gathered ahead here, so that the table shows one unit at a time.
+ * gathered ahead here, so that the table shows one unit at a time, and whole forms are copies,
+ * as between hosts; ranks of one host would read each other's rows in place.
  *
  * The result becomes the member fsdp_round_trip of outputs/ddp-demo.json, beside what
  * ddp_demo wrote there; the exit status is 1 where a promise did not hold.
@@ -243,7 +244,7 @@ typedef struct {
 
 static ls_status shard(net *w, ls_comm *world, bool reshard)
 {
-    ls_fsdp_opts opts   = {.reshard_after_forward = reshard};
+    ls_fsdp_opts opts   = {.reshard_after_forward = reshard, .no_share = true};
     ls_status    status = open_net(w);
 
     for (int i = 0; i < LAYERS && !status; i++)

@@ -57,7 +57,6 @@ CONFIGS = [
      ["run.memory_mb", "1 MiB", "parameters"]),
     ("run directory is a file", {"run__dir": "text.txt"}, ["text.txt"]),
     ("run directory below a file", {"run__dir": "text.txt/a/b"}, ["text.txt"]),
-    ("fsdp", {"parallel__strategy": "fsdp"}, ["parallel.strategy", "not in this version"]),
     ("checkpoint.every", {"checkpoint__every": 2}, ["checkpoint.every", "not in this version"]),
     ("tensorboard", {"log__tensorboard": True}, ["log.tensorboard", "not in this version"]),
     ("bf16", {"parallel__param_dtype": "bf16"}, ["parallel.param_dtype", "not in this version"]),
