@@ -31,12 +31,20 @@ static void test_spans(void)
     ls_trace_spans(t, &n);
     CHECK(n == 0);
 
+    TEST_ROW("what other ranks have too");
+    ls_trace_until_now(t, LS_SPAN_WAIT, start, 0);
+    ls_trace_until_now(t, LS_SPAN_STEP, start, 0);
+    ls_trace_spans(t, &n);
+    CHECK(n == 2 && ls_trace_alike(t) == 1);
+    ls_trace_clear(t);
+    CHECK(ls_trace_alike(t) == 0);
+
     TEST_ROW("beyond the capacity");
     for (int64_t i = 0; i < LS_TRACE_CAPACITY + 5; i++)
         ls_trace_add(t, &(ls_span){.start = i});
     s = ls_trace_spans(t, &n);
     CHECK(n == LS_TRACE_CAPACITY && s[n - 1].start == n - 1);
-    CHECK(ls_trace_lost(t) == 5);
+    CHECK(ls_trace_lost(t) == 5 && ls_trace_alike(t) == n + 5);
     ls_trace_clear(t);
     ls_trace_add(t, &(ls_span){.start = 1});
     ls_trace_spans(t, &n);
