@@ -103,7 +103,7 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
                         .find_unused = cfg->parallel.find_unused,
                         .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                         .interleaved = p->interleaved,
-                        .one_micro   = each_of(cfg, ranks->size) == 1};
+                        .crowded     = ls_ranks_are_crowded(cfg, ranks)};
     ls_ddp     *ddp;
 
     if (p->strategy == LS_CFG_STRATEGY_FSDP)
@@ -161,16 +161,17 @@ static void fsdp_elements(const ls_parallelism *p, const ls_config *cfg, int siz
     double n = size, l = copies(each_of(cfg, size));
     double open = fmin((double)cfg->parallel.prefetch + 1, s->n_units);
 
-    *params = cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
-              : !cfg->parallel.reshard_after_forward   ? all + all / n
-                                                       : all / n + open * s->unit + s->root;
+    *params = p->shared                                  ? all / n
+              : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+              : !cfg->parallel.reshard_after_forward     ? all + all / n
+                                                         : all / n + open * s->unit + s->root;
     *grads  = p->interleaved ? l * all / n : l * all + all / n;
     *grads += cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER
                   ? all
                   : fmin(2, s->n_units) * s->unit + s->root;
 }
 
-/* By strategy; whole forms are counted as where ranks do not share memory: docs/fsdp.md. */
+/* By strategy: docs/fsdp.md has the table. */
 static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg, int size,
                               const ls_module *model, int64_t vocab_size)
 {
@@ -193,6 +194,11 @@ static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg, int
 }
 
 /* ---- the choice ---- */
+
+static bool is_in_memory(const char *transport)
+{
+    return !strcmp(transport, "shm") || !strcmp(transport, "threads");
+}
 
 /* Memory that is free on this host, in bytes; INT64_MAX where it does not say. */
 static int64_t available_bytes(void)
@@ -254,6 +260,7 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
     *p = (ls_parallelism){.strategy = cfg->parallel.strategy};
     if (!ranks->world)
         p->strategy = LS_CFG_STRATEGY_SINGLE;
+    p->shared = ranks->world && is_in_memory(ls_comm_transport(ranks->world));
     if (p->strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);

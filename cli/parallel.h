@@ -13,6 +13,7 @@
 typedef struct {
     ls_cfg_strategy strategy; /* never AUTO */
     bool    interleaved;      /* each rank computes every size-th micro-batch, else a block */
+    bool    shared;           /* all ranks reach one memory */
     bool    canonical;        /* the bits are those of one process */
     bool    overruled;        /* parallel.accumulate would not be canonical, and is not done */
     char    why[240];         /* of "auto": what decided; else "" */

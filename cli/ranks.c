@@ -11,10 +11,16 @@
 
 #include "core/alloc.h"
 #include "core/kernels/gemm.h"
+#include "core/thread.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
 
 const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
+
+bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks)
+{
+    return ranks->local * (cfg->run.threads + 1) > ls_cpu_count();
+}
 
 /* "1, 2, 4" */
 static void worlds_that_fit(int64_t micros, char *text, size_t size)
@@ -117,8 +123,8 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     status = ls_world_join(&join, &meet, &ranks->world);
     if (status)
         return status;
-    ranks->rank       = ls_comm_rank(ranks->world);
-    ranks->size       = ls_comm_size(ranks->world);
+    ranks->rank  = ls_comm_rank(ranks->world);
+    ranks->size  = ls_comm_size(ranks->world);
     ranks->local = env.local_world > 0 ? env.local_world : ranks->size;
     return LS_OK;
 }

@@ -299,12 +299,24 @@ static ls_status report_step(run *r)
     return LS_OK;
 }
 
+/* Some rank was told to stop in an evaluation, which ended on all: they agree on the signal. */
+static ls_status agree_on_signal(run *r)
+{
+    int64_t   number = caught;
+    ls_status status = ls_ranks_max(&r->ranks, &number, 1);
+
+    r->last.signal = (int)number;
+    return status ? status : LS_EINTERRUPTED;
+}
+
 static ls_status validate(run *r)
 {
     double    start = ls_now();
     ls_status status =
         ls_trainer_validate(r->trainer, r->cfg->eval.batches, &caught, &r->val_loss);
 
+    if (status == LS_EINTERRUPTED)
+        return agree_on_signal(r);
     if (status)
         return status;
     r->validated = r->last.step;
@@ -477,6 +489,7 @@ ls_status ls_train(const ls_config *cfg, int *signal)
         status = train(&r);
     if (status) {
         ls_ranks_tell(&r.ranks);
+        ls_trainer_set_failed(r.trainer);
         log_failure(&r);
     }
     ls_tracing_close(r.tracing);

@@ -10,16 +10,19 @@
 
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
+#include "cli/host_data.h"
 #include "cli/model.h"
 #include "cli/parallel.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
+#include "core/shared_parts.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
     const ls_config *cfg;
     const ls_ranks  *ranks;
     ls_dataset       data;
+    ls_shared       *shared; /* where its tokens lie; NULL: in memory of its own */
     ls_module       *model;
     ls_named_tensor *parameters;
     int              n;
@@ -32,12 +35,13 @@ struct ls_trainer {
     ls_tape         *tape;
     ls_sampler       sampler;
     ls_trace        *trace; /* NULL: none */
+    bool             failed;
 };
 
 static ls_status load_data(ls_trainer *t)
 {
     ls_dataset_opts opts   = ls_dataset_opts_of(t->cfg);
-    ls_status       status = ls_dataset_load(&opts, &t->data);
+    ls_status       status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
@@ -55,41 +59,6 @@ static ls_status compare_configs(const ls_trainer *t)
         status = ls_ranks_compare(t->ranks, text);
     free(text);
     return status;
-}
-
-static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
-{
-    ls_sha256 sha;
-    ls_status status = ls_sha256_init(&sha);
-
-    if (status)
-        return status;
-    status = ls_sha256_update(&sha, tokens->data, (size_t)(tokens->count * tokens->width));
-    if (!status)
-        return ls_sha256_final(&sha, hex);
-    ls_sha256_close(&sha);
-    return status;
-}
-
-static ls_status compare_data(const ls_trainer *t)
-{
-    const ls_dataset *d = &t->data;
-    char              train[LS_SHA256_HEX], val[LS_SHA256_HEX], text[400];
-
-    if (t->ranks->size == 1)
-        return LS_OK;
-    ls_status status = hash_tokens(&d->train, train);
-    if (!status)
-        status = hash_tokens(&d->val, val);
-    status = ls_ranks_agree(t->ranks, status);
-    if (status)
-        return status;
-    snprintf(text, sizeof text,
-             "vocabulary %d tokens\n"
-             "data.train %lld tokens (sha256 %.16s)\n"
-             "data.val %lld tokens (sha256 %.16s)\n",
-             d->vocab_size, (long long)d->train.count, train, (long long)d->val.count, val);
-    return ls_ranks_compare(t->ranks, text);
 }
 
 static ls_status make_model(ls_trainer *t)
@@ -146,8 +115,6 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     if (!status)
         status = ls_ranks_agree(ranks, load_data(t));
     if (!status)
-        status = compare_data(t);
-    if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)
         status = distribute(t);
@@ -159,17 +126,24 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     return LS_OK;
 }
 
+void ls_trainer_set_failed(ls_trainer *t)
+{
+    if (t)
+        t->failed = true;
+}
+
 void ls_trainer_free(ls_trainer *t)
 {
     if (!t)
         return;
     ls_tape_free(t->tape);
-    ls_strategy_close(&t->strategy);
+    ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
     free(t->state);
     ls_module_free(t->model);
     ls_dataset_close(&t->data);
+    ls_shared_free(t->shared);
     free(t);
 }
 
@@ -418,7 +392,7 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *
                        .context  = t->cfg->model.context,
                        .micro    = t->cfg->batch.micro,
                        .limit    = batches * t->cfg->batch.global,
-                       .stop     = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
+                       .stop     = stop,
                        .together = ls_strategy_shards(&t->strategy),
                        .ranks    = t->ranks};
 

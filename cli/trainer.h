@@ -39,6 +39,9 @@ LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ran
                                        ls_trainer **trainer);
 void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed */
 
+/* This rank has failed, perhaps alone: freeing waits for no other.  NULL is allowed. */
+void ls_trainer_set_failed(ls_trainer *trainer);
+
 /*
  * Takes the next step.  `caught` is a signal that this rank has seen, 0 for none; the result
  * has the one that any rank has.  ENOTFINITE, before anything is updated, for a loss or
@@ -56,7 +59,7 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 /*
  * Mean loss of the validation data: the first `batches` batches of batch.global sequences
  * (0: all sequences), in micro-batches of batch.micro, the last one ragged.  Ends early, with
- * EINTERRUPTED, when *stop becomes non-zero (NULL: never).
+ * EINTERRUPTED, when *stop becomes non-zero (NULL: never), on all ranks when it does on one.
  */
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);

@@ -8,6 +8,7 @@ set(LS_SOURCES
   core/error.c
   core/exact_sum.c
   core/gz.c
+  core/host.c
   core/json.c
   core/json_print.c
   core/json_scan.c
@@ -15,6 +16,7 @@ set(LS_SOURCES
   core/reduce_op.c
   core/rng.c
   core/sha256.c
+  core/shared_parts.c
   core/strbuf.c
   core/tensor.c
   core/thread.c
@@ -87,6 +89,7 @@ set(LS_SOURCES
   optim/schedule.c
   # data
   data/dataset.c
+  data/dataset_share.c
   data/sampler.c
   data/text.c
   data/token_file.c
@@ -190,6 +193,7 @@ set(LS_CLI_SOURCES
   cli/evaluate.c
   cli/exit.c
   cli/files.c
+  cli/host_data.c
   cli/metrics.c
   cli/model.c
   cli/nproc.c

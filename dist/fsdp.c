@@ -438,7 +438,7 @@ void ls_fsdp_free(ls_fsdp *f)
         return;
     ls__grads_abandon(f);
     ls__grads_drop(f);
-    if (f->n && f->units[0]->shared) /* others may still read what this rank gives */
+    if (f->n && f->units[0]->shared && !f->alone) /* others read what this rank gives */
         (void)!ls_comm_barrier(f->reduces);
     for (int k = 0; k < f->n; k++)
         if (f->units[k]->fsdp == f)
@@ -457,6 +457,13 @@ void ls_fsdp_free(ls_fsdp *f)
     free(f->used_before);
     free(f->all);
     free(f);
+}
+
+void ls_fsdp_abandon(ls_fsdp *f)
+{
+    if (f)
+        f->alone = true;
+    ls_fsdp_free(f);
 }
 
 /* ---- a step ---- */

@@ -87,9 +87,13 @@ void ls_fsdp_forget(ls_module *root);
 LS_MUST_CHECK ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsdp_opts *opts,
                                     ls_fsdp **fsdp);
 
-/* Before the module is freed; all ranks call it, unless the group has failed.  The parameters
- * have no values afterwards.  NULL is allowed. */
+/*
+ * Before the module is freed; the parameters have no values afterwards.  All ranks free it
+ * together.  One that leaves alone, after a failure of its own, abandons it: what others may
+ * still read then lives as long as the world's communicator.  NULL is allowed.
+ */
 void ls_fsdp_free(ls_fsdp *fsdp);
+void ls_fsdp_abandon(ls_fsdp *fsdp);
 
 /* A step, as in ddp.h; the rules of no_sync, of frozen and of unused parameters are the same.
  */

@@ -79,6 +79,7 @@ struct ls_fsdp {
     int             *unit_of, *place_of; /* [sync.n] of what is trained */
     ls_buffer_pool   wholes, grads;      /* of units without the root */
     int              grad_limit;         /* buffers of gradients, unless more are needed */
+    bool             alone;              /* abandoned: others may not be done */
     bool             stepping;           /* between begin and finish */
     bool             backward;           /* this micro-batch's has begun */
     int             *order, *recorded;   /* units in the order of a forward; of the first one */

@@ -225,7 +225,8 @@ static void free_memory(ls_unit *u)
     if (!u->block)
         return;
     (void)!ls_mem_charge(u->block_bytes, LS_MEM_COMM); /* which its release takes back */
-    ls_comm_release(u->fsdp->reduces, u->block);
+    if (!u->shared || !u->fsdp->alone)
+        ls_comm_release(u->fsdp->reduces, u->block);
 }
 
 /* Where the rank's rows of parameter i are. */

@@ -14,7 +14,7 @@ struct ls_strategy_class {
     ls_status (*check)(void *self);
     void (*set_trace)(void *self, ls_trace *trace);
     ls_strategy_stats (*stats)(const void *self);
-    void (*close)(void *self);
+    void (*close)(void *self, bool together);
 };
 
 /* ---- one process ---- */
@@ -67,8 +67,9 @@ static ls_strategy_stats single_stats(const void *self)
     return (ls_strategy_stats){0};
 }
 
-static void single_close(void *self)
+static void single_close(void *self, bool together)
 {
+    (void)together;
     ls_grad_sum_free(self);
 }
 
@@ -127,8 +128,9 @@ static ls_strategy_stats ddp_stats(const void *self)
     return (ls_strategy_stats){d.buckets, d.comm_ns, d.exposed_ns};
 }
 
-static void ddp_close(void *self)
+static void ddp_close(void *self, bool together)
 {
+    (void)together;
     ls_ddp_free(self);
 }
 
@@ -187,9 +189,12 @@ static ls_strategy_stats fsdp_stats(const void *self)
     return (ls_strategy_stats){d.units, d.comm_ns, d.exposed_ns};
 }
 
-static void fsdp_close(void *self)
+static void fsdp_close(void *self, bool together)
 {
-    ls_fsdp_free(self);
+    if (together)
+        ls_fsdp_free(self);
+    else
+        ls_fsdp_abandon(self);
 }
 
 static const ls_strategy_class fsdp_class = {.name      = "fsdp",
@@ -222,10 +227,10 @@ void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp)
     *s = (ls_strategy){&fsdp_class, fsdp};
 }
 
-void ls_strategy_close(ls_strategy *s)
+void ls_strategy_close(ls_strategy *s, bool together)
 {
     if (s->class)
-        s->class->close(s->self);
+        s->class->close(s->self, together);
     *s = (ls_strategy){0};
 }
 

@@ -35,7 +35,8 @@ LS_MUST_CHECK ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor
 void ls_strategy_ddp(ls_strategy *s, ls_ddp *ddp);
 void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp);
 
-void ls_strategy_close(ls_strategy *s);
+/* Do all ranks close theirs, or has this one failed alone? */
+void ls_strategy_close(ls_strategy *s, bool together);
 
 const char *ls_strategy_name(const ls_strategy *s); /* as in parallel.strategy */
 
