@@ -50,6 +50,14 @@ static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, 
     ls_dataset      data;
 
     *vocab = ls_model_vocab_size(cfg);
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return LS_OK;
+    if (opts.tokenizer_path) {
+        ls_status loaded = ls_tokenizer_load(opts.tokenizer_path, tokenizer);
+        if (!loaded && !*vocab)
+            *vocab = ls_tokenizer_vocab_size(*tokenizer);
+        return loaded ? ls_blame_config(ls_fail_in(loaded, "data.tokenizer")) : LS_OK;
+    }
     if (opts.kind == LS_TOKENIZER_BYTE)
         return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
     ls_status status = ls_dataset_load(&opts, &data);

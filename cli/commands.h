@@ -29,6 +29,9 @@ int ls_cmd_inspect(int argc, char **argv);
  */
 int ls_cmd_diff(int argc, char **argv);
 
+/* tokenize TEXT...: trains a BPE, writes tokenizer.json and token files. */
+int ls_cmd_tokenize(int argc, char **argv);
+
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 

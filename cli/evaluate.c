@@ -3,12 +3,15 @@
  */
 #include "cli/evaluate.h"
 
+#include "cli/classify.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
 
 ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *sampler, int64_t q,
                          int64_t n)
 {
+    if (sampler->rows)
+        return ls_rows_loss(model, tape, sampler, q, n, NULL);
     ls_shape   shape   = LS_SHAPE2(n, sampler->context);
     ls_tensor *inputs  = ls_tape_tensor(tape, LS_I32, shape);
     ls_tensor *targets = ls_tape_tensor(tape, LS_I32, shape);
@@ -35,11 +38,12 @@ typedef struct {
     const ls_sampler    *sampler;
     int64_t              sequences;
     int                  rank, size;
-    int64_t              next;   /* the round before which ranks look at each other */
-    int64_t              looked; /* that before which they last did, */
-    int64_t              since;  /* and when */
-    ls_status            own;    /* failed: no more micro-batches here */
-    bool                 over;   /* on all ranks: one does not go on */
+    int64_t              next;    /* the round before which ranks look at each other */
+    int64_t              looked;  /* that before which they last did, */
+    int64_t              since;   /* and when */
+    ls_status            own;     /* failed: no more micro-batches here */
+    int64_t              correct; /* rows told right so far */
+    bool                 over;    /* on all ranks: one does not go on */
 } share;
 
 static const int64_t LOOK_NS = 500000000;
@@ -79,7 +83,7 @@ static ls_status look_around(share *s, int64_t round)
 
 /* The one at sequence `at`, or, beyond the last, one that others compute and this rank only
  * takes part in. */
-static ls_status micro_batch(const share *s, int64_t at, ls_exact_sum *sum)
+static ls_status micro_batch(share *s, int64_t at, ls_exact_sum *sum)
 {
     const ls_evaluation *e      = s->e;
     bool                 counts = at < s->sequences;
@@ -89,11 +93,15 @@ static ls_status micro_batch(const share *s, int64_t at, ls_exact_sum *sum)
     if (!counts && !e->together)
         return LS_OK;
     ls_tape_reset(e->tape);
-    ls_tensor *loss = ls_batch_loss(e->model, e->tape, s->sampler, q, n);
+    int64_t    right = 0;
+    ls_tensor *loss  = e->rows ? ls_rows_loss(e->model, e->tape, s->sampler, q, n, &right)
+                               : ls_batch_loss(e->model, e->tape, s->sampler, q, n);
     if (!loss)
         return ls_tape_status(e->tape);
-    if (counts)
+    if (counts) {
         ls_exact_sum_add(sum, ls_item(loss));
+        s->correct += right;
+    }
     return LS_OK;
 }
 
@@ -125,7 +133,9 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
 {
     ls_sampler   sampler;
     ls_exact_sum sum;
-    ls_status status = ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
+    ls_status    status =
+        e->rows ? ls_sampler_init_rows(&sampler, e->rows, LS_ORDER_SEQUENTIAL, 0)
+                   : ls_sampler_init(&sampler, e->tokens, e->context, LS_ORDER_SEQUENTIAL, 0);
 
     if (status)
         return status;
@@ -140,14 +150,16 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
     if (e->ranks && !(e->together && mine.own)) /* then the others wait in a forward */
         status = ls_ranks_agree(e->ranks, status);
     if (!status && e->ranks)
-        status = ls_ranks_sum(e->ranks, &sum, NULL, 0);
+        status = ls_ranks_sum(e->ranks, &sum, &mine.correct, 1);
     ls_tape_set_grad(e->tape, grad);
     ls_tape_set_training(e->tape, training);
     ls_tape_reset(e->tape);
     if (status)
         return ls_fail_in(status, "evaluation");
-    *loss = ls_exact_sum_round(&sum) / ((double)sequences * (double)e->context);
+    *loss = ls_exact_sum_round(&sum) / ((double)sequences * (double)sampler.context);
     if (tokens)
-        *tokens = sequences * e->context;
+        *tokens = sequences * sampler.context;
+    if (e->correct)
+        *e->correct = mine.correct;
     return LS_OK;
 }

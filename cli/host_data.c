@@ -127,7 +127,7 @@ static ls_status load(loading *l, ls_dataset *d)
     if (waits && !status && ls_shared_is_filled(l->memory))
         status = ls_dataset_take(l->memory, d, l->fingerprint);
     status = ls_ranks_agree(l->ranks, status);
-    if (waits && !status && !d->tokenizer) /* its reader stood still for a while */
+    if (waits && !status && !d->vocab_size) /* its reader stood still for a while */
         status = ls_dataset_take(l->memory, d, l->fingerprint);
     status = ls_ranks_agree(l->ranks, status);
     if (!status)

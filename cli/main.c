@@ -24,6 +24,7 @@ static const command commands[] = {
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
     {"bench", ls_cmd_bench, "measure training steps, matrix products, collectives"},
+    {"tokenize", ls_cmd_tokenize, "train a tokenizer on a text, write token files"},
     {"run", ls_cmd_run, "start a program as the ranks of a job"},
     {"generate", NULL, NULL},
     {"export", NULL, NULL},
@@ -31,7 +32,6 @@ static const command commands[] = {
     {"plan", NULL, NULL},
     {"repair", NULL, NULL},
     {"report", NULL, NULL},
-    {"tokenize", NULL, NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -27,7 +27,7 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
  */
 typedef struct {
     const ls_config       *cfg;
-    const ls_tokenizer    *tokenizer;
+    const ls_tokenizer    *tokenizer; /* NULL for an mlp */
     const ls_named_tensor *parameters;
     int                    n;
     int64_t                step;
@@ -41,6 +41,7 @@ int64_t ls_model_vocab_size(const ls_config *cfg);
 ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg);
 ls_schedule       ls_schedule_of(const ls_config *cfg);
 ls_dataset_opts   ls_dataset_opts_of(const ls_config *cfg);
+const char       *ls_tokenizer_path(const ls_config *cfg); /* of a tokenizer.json, NULL: none */
 ls_order          ls_order_of(const ls_config *cfg);
 
 /* Multiply-adds times two of one training step: 6 tokens weights + 6 L B T^2 C. */

@@ -41,7 +41,8 @@ static bool is_repeated(const ls_module *m)
     return !strcmp(m->class->type, "block") || !strcmp(m->class->type, "linear");
 }
 
-static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
+static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg,
+                              const ls_ranks *ranks)
 {
     static const ls_shard_kind kind[] = {[LS_CFG_SHARD_FULL]      = LS_SHARD_FULL,
                                          [LS_CFG_SHARD_GRADIENTS] = LS_SHARD_GRADIENTS,
@@ -51,7 +52,10 @@ static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
                           .reshard_after_forward = cfg->parallel.reshard_after_forward,
                           .prefetch              = (int)cfg->parallel.prefetch,
                           .blocks                = !p->interleaved,
-                          .find_unused           = cfg->parallel.find_unused};
+                          .find_unused           = cfg->parallel.find_unused,
+                          .bf16        = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16,
+                          .reduce_bf16 = cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16,
+                          .crowded     = ls_ranks_are_crowded(cfg, ranks)};
 }
 
 static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *comm,
@@ -78,7 +82,7 @@ static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *co
 ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
                             const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
 {
-    ls_fsdp_opts opts = fsdp_opts(p, cfg);
+    ls_fsdp_opts opts = fsdp_opts(p, cfg, ranks);
     ls_fsdp     *fsdp;
 
     if (p->strategy != LS_CFG_STRATEGY_FSDP)
@@ -165,7 +169,9 @@ static void fsdp_elements(const ls_parallelism *p, const ls_config *cfg, int siz
               : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
               : !cfg->parallel.reshard_after_forward     ? all + all / n
                                                          : all / n + open * s->unit + s->root;
-    *grads  = p->interleaved ? l * all / n : l * all + all / n;
+    if (cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16) /* rows beside their copies */
+        *params = *params / 2 + all / n;
+    *grads = p->interleaved ? l * all / n : l * all + all / n;
     *grads += cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER
                   ? all
                   : fmin(2, s->n_units) * s->unit + s->root;
@@ -176,10 +182,11 @@ static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg, int
                               const ls_module *model, int64_t vocab_size)
 {
     double            all = (double)ls_module_parameter_count(model), real = sizeof(ls_real);
-    double            params = all, grads = all * copies(each_of(cfg, size));
-    ls_optimizer_opts o     = ls_optimizer_opts_of(cfg);
-    double            optim = all * (double)ls_optimizer_state_bytes(&o, 1);
-    ls_memory_plan    plan  = ls_memory_plan_of(cfg, vocab_size, (int64_t)all);
+    double            grads  = all * copies(each_of(cfg, size));
+    double            params = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 1.5 * all : all;
+    ls_optimizer_opts o      = ls_optimizer_opts_of(cfg);
+    double            optim  = all * (double)ls_optimizer_state_bytes(&o, 1);
+    ls_memory_plan    plan   = ls_memory_plan_of(cfg, vocab_size, (int64_t)all);
 
     if (p->strategy == LS_CFG_STRATEGY_FSDP) {
         sizes s = sizes_of(cfg, model);

@@ -64,6 +64,9 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);
 
+/* Which part of the rows the last validation told right; NAN: tokens, or there was none. */
+double ls_trainer_accuracy(const ls_trainer *trainer);
+
 /* Writes the parameters with config, tokenizer and step.  Under FSDP all ranks call this and
  * ls_trainer_hashes(), those but rank 0 with path NULL. */
 LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *path);

@@ -26,11 +26,15 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/attention_bf16.c
+  core/kernels/bf16.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
   core/kernels/gemm.c
+  core/kernels/gemm_bf16.c
+  ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
   core/kernels/rmsnorm.c
@@ -49,6 +53,7 @@ set(LS_SOURCES
   autograd/ops/activation.c
   autograd/ops/add.c
   autograd/ops/attention.c
+  autograd/ops/cast.c
   autograd/ops/concat.c
   autograd/ops/contiguous.c
   autograd/ops/cross_entropy.c
@@ -83,17 +88,28 @@ set(LS_SOURCES
   nn/mlp.c
   nn/module.c
   nn/norm.c
+  nn/working.c
   # optim
   optim/grad_norm.c
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/bpe.c
+  data/bpe_train.c
+  data/csv.c
   data/dataset.c
+  data/idx.c
+  data/maps.c
+  data/pieces.c
   data/dataset_share.c
   data/sampler.c
+  data/table.c
   data/text.c
   data/token_file.c
+  data/token_format.c
   data/tokenizer.c
+  data/tokenizer_json.c
+  data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
   dist/comm/board.c
@@ -172,6 +188,7 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
@@ -179,6 +196,7 @@ set(LS_CLI_SOURCES
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
+  cli/cmd_tokenize.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c
@@ -202,6 +220,7 @@ set(LS_CLI_SOURCES
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
+  cli/token_cache.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c

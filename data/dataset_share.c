@@ -10,11 +10,12 @@
 
 #include "core/alloc.h"
 
-enum { TABLE, TRAIN, VAL, TOKENIZER, PARTS };
+enum { TABLE, TRAIN, VAL, TRAIN_LABELS, VAL_LABELS, TOKENIZER, PARTS };
 
 typedef struct {
     int32_t   vocab_size;
     ls_tokens train, val; /* without their memory */
+    ls_table  train_rows, val_rows;
     char      fingerprint[LS_FINGERPRINT_BYTES];
 } table;
 
@@ -22,7 +23,7 @@ typedef struct {
 
 typedef struct {
     int64_t  file; /* 0: the options; no hole in it, for it is hashed */
-    uint64_t words[5];
+    uint64_t words[8];
 } identity_row;
 
 /* false: not to be read twice. */
@@ -42,7 +43,8 @@ static identity_row row_of_opts(const ls_dataset_opts *o)
 {
     identity_row row = {0,
                         {(uint64_t)o->kind, (uint64_t)o->vocab_size, (uint64_t)o->context,
-                         (uint64_t)o->train.count, 0}};
+                         (uint64_t)o->train.count, 0, (uint64_t)o->format,
+                         (uint64_t)o->shape.features, (uint64_t)o->shape.classes}};
 
     memcpy(&row.words[4], &o->val_fraction, sizeof o->val_fraction);
     return row;
@@ -80,6 +82,9 @@ ls_status ls_dataset_identity(const ls_dataset_opts *o, char hex[LS_SHA256_HEX])
         status = hash_files(&sha, o->train, 0, &whole);
     if (!status)
         status = hash_files(&sha, o->val, o->train.count, &whole);
+    if (!status && o->tokenizer_path)
+        status = hash_files(&sha, (ls_paths){&o->tokenizer_path, 1},
+                            o->train.count + o->val.count, &whole);
     if (!status && whole)
         return ls_sha256_final(&sha, hex);
     ls_sha256_close(&sha);
@@ -107,8 +112,27 @@ static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
     return status;
 }
 
+static ls_status rows_fingerprint(const ls_dataset *d, char text[LS_FINGERPRINT_BYTES])
+{
+    char      train[LS_SHA256_HEX], val[LS_SHA256_HEX];
+    ls_status status = ls_table_sha256(&d->train_rows, train);
+
+    text[0] = '\0';
+    if (!status)
+        status = ls_table_sha256(&d->val_rows, val);
+    if (status)
+        return status;
+    snprintf(text, LS_FINGERPRINT_BYTES,
+             "data.train %lld rows (sha256 %.16s)\n"
+             "data.val %lld rows (sha256 %.16s)\n",
+             (long long)d->train_rows.rows, train, (long long)d->val_rows.rows, val);
+    return LS_OK;
+}
+
 ls_status ls_dataset_fingerprint(const ls_dataset *d, char text[LS_FINGERPRINT_BYTES])
 {
+    if (d->train_rows.rows)
+        return rows_fingerprint(d, text);
     char      train[LS_SHA256_HEX], val[LS_SHA256_HEX];
     ls_status status = hash_tokens(&d->train, train);
 
@@ -132,6 +156,36 @@ static ls_tokens shape_of(const ls_tokens *tokens)
     return (ls_tokens){.count = tokens->count, .width = tokens->width};
 }
 
+/* A table, but for its memory: the pointers only say which of the two kinds it is. */
+static ls_table shape_of_rows(const ls_table *t)
+{
+    ls_table shape = *t;
+
+    memset(shape.memory, 0, sizeof shape.memory);
+    memset(shape.owned, 0, sizeof shape.owned);
+    return shape;
+}
+
+static ls_shared_array values_of(const ls_tokens *tokens, const ls_table *rows)
+{
+    size_t n = (size_t)(rows->rows * rows->features);
+
+    if (rows->byte)
+        return (ls_shared_array){rows->byte, n};
+    return rows->value ? (ls_shared_array){rows->value, n * sizeof *rows->value}
+                       : (ls_shared_array){tokens->data, bytes_of(tokens)};
+}
+
+static void view_rows(const ls_shared *s, int values, int labels, ls_table *rows)
+{
+    if (rows->byte)
+        rows->byte = ls_shared_part(s, values).data;
+    if (rows->value)
+        rows->value = ls_shared_part(s, values).data;
+    if (rows->label)
+        rows->label = ls_shared_part(s, labels).data;
+}
+
 static void view(const ls_shared *s, const table *t, ls_dataset *d)
 {
     d->vocab_size = t->vocab_size;
@@ -140,27 +194,43 @@ static void view(const ls_shared *s, const table *t, ls_dataset *d)
     /* read only: nobody writes into tokens once they are made */
     d->train.data = (void *)(uintptr_t)ls_shared_part(s, TRAIN).data;
     d->val.data   = (void *)(uintptr_t)ls_shared_part(s, VAL).data;
+    d->train_rows = t->train_rows;
+    d->val_rows   = t->val_rows;
+    view_rows(s, TRAIN, TRAIN_LABELS, &d->train_rows);
+    view_rows(s, VAL, VAL_LABELS, &d->val_rows);
+}
+
+static ls_shared_array labels_of(const ls_table *rows)
+{
+    return (ls_shared_array){rows->label, (size_t)rows->rows * sizeof *rows->label};
 }
 
 ls_status ls_dataset_publish(ls_dataset *d, const char *fingerprint, ls_shared *s)
 {
     char *json = ls_tokenizer_to_json(d->tokenizer);
-    table t    = {
-           .vocab_size = d->vocab_size, .train = shape_of(&d->train), .val = shape_of(&d->val)};
+    table t    = {.vocab_size = d->vocab_size,
+                  .train      = shape_of(&d->train),
+                  .val        = shape_of(&d->val),
+                  .train_rows = shape_of_rows(&d->train_rows),
+                  .val_rows   = shape_of_rows(&d->val_rows)};
 
     if (!json) {
         ls_shared_fail(s, LS_ENOMEM);
         return LS_ENOMEM;
     }
     snprintf(t.fingerprint, sizeof t.fingerprint, "%s", fingerprint);
-    ls_shared_array parts[PARTS] = {[TABLE]     = {&t, sizeof t},
-                                    [TRAIN]     = {d->train.data, bytes_of(&d->train)},
-                                    [VAL]       = {d->val.data, bytes_of(&d->val)},
-                                    [TOKENIZER] = {json, strlen(json) + 1}};
+    ls_shared_array parts[PARTS] = {[TABLE]        = {&t, sizeof t},
+                                    [TRAIN]        = values_of(&d->train, &d->train_rows),
+                                    [VAL]          = values_of(&d->val, &d->val_rows),
+                                    [TRAIN_LABELS] = labels_of(&d->train_rows),
+                                    [VAL_LABELS]   = labels_of(&d->val_rows),
+                                    [TOKENIZER]    = {json, strlen(json) + 1}};
     ls_status       status       = ls_shared_fill(s, parts, PARTS);
     free(json);
     if (status)
         return status;
+    ls_table_close(&d->val_rows);
+    ls_table_close(&d->train_rows);
     ls_tokens_close(&d->val);
     ls_tokens_close(&d->train);
     ls_mem_trim();
@@ -177,7 +247,8 @@ ls_status ls_dataset_take(ls_shared *s, ls_dataset *d, char fingerprint[LS_FINGE
         return status;
     table t;
     memcpy(&t, ls_shared_part(s, TABLE).data, sizeof t);
-    status = ls_tokenizer_from_json(ls_shared_part(s, TOKENIZER).data, &d->tokenizer);
+    if (!t.train_rows.rows)
+        status = ls_tokenizer_from_json(ls_shared_part(s, TOKENIZER).data, &d->tokenizer);
     if (status)
         return status;
     view(s, &t, d);

@@ -211,6 +211,7 @@ ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
                         .n_all       = n,
                         .interleaved = opts->interleaved,
                         .find_unused = opts->find_unused,
+                        .crowded     = opts->crowded,
                         .sink        = {place, done, d}};
     status  = set_up(d);
     if (status) {
@@ -307,14 +308,6 @@ static void trace_bucket(ls_ddp *d, int k, const ls_work_times *t)
                                       .index    = k});
 }
 
-/* What an operation took from the computation before the step began to wait. */
-static int64_t taken(const ls_work_times *t, int64_t wait)
-{
-    int64_t before = wait > t->began ? wait - t->began : 0;
-
-    return t->cpu < before ? t->cpu : before;
-}
-
 static ls_status wait_all(ls_ddp *d)
 {
     int64_t   start = ls_now_ns(), cpu = 0;
@@ -327,12 +320,12 @@ static ls_status wait_all(ls_ddp *d)
         status               = status ? status : one;
         if (!one)
             trace_bucket(d, k, &times);
-        cpu += taken(&times, start);
+        cpu += ls_sync_taken(&d->sync, &times, start);
         if (d->wire && !one)
             convert(b->data, LS_REAL, d->wire[k], LS_BF16, b->count);
     }
     ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
-    d->stats.exposed_ns = ls_now_ns() - start + (d->opts.crowded ? cpu : 0);
+    d->stats.exposed_ns = ls_now_ns() - start + cpu;
     d->stats.comm_ns    = ls_now_ns() - d->first_launch;
     return status;
 }

@@ -139,6 +139,7 @@ def head_loss(x, p, targets, model):
     """The mean cross-entropy over all tokens."""
     x = norm(x, p, "ln_f", model)
     logits = F.linear(x, p["wte.weight" if model["tie_embeddings"] else "lm_head.weight"])
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
