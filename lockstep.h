@@ -9,7 +9,7 @@
  *     nn/          modules with named parameters: layers, GPT, MLP
  *     optim/       optimizers, schedules, the gradient norm
  *     data/        text, tokenizers, sequences of tokens, tables
- *     checkpoint/  parameters in safetensors files
+ *     checkpoint/  parameters in safetensors files, Hugging Face's directories
  *     dist/comm/   ranks, how they meet, and the operations between them
  *     dist/        training on many ranks: DDP, FSDP
  *
@@ -36,6 +36,7 @@
 
 #include "nn/gpt.h"
 #include "nn/grad_sum.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/mlp.h"
 #include "nn/module.h"
@@ -54,6 +55,7 @@
 #include "data/token_format.h"
 #include "data/tokenizer.h"
 
+#include "checkpoint/hf.h"
 #include "checkpoint/params.h"
 
 #include "dist/comm/comm.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/params.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/model.h"
@@ -70,18 +69,6 @@ static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, 
     return LS_OK;
 }
 
-static ls_status write_file(const ls_model_file *m, const char *path)
-{
-    char      hex[LS_SHA256_HEX];
-    ls_status status = ls_model_save(m, path);
-
-    if (!status)
-        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
-    if (!status)
-        printf("%s  %s\n", hex, path);
-    return status;
-}
-
 static ls_status make_and_write(const ls_config *cfg, const char *path)
 {
     ls_tokenizer    *tokenizer = NULL;
@@ -96,7 +83,7 @@ static ls_status make_and_write(const ls_config *cfg, const char *path)
     if (!status)
         status = ls_blame_config(ls_model_fill(cfg, model, list, n));
     if (!status)
-        status = write_file(
+        status = ls_model_save_and_tell(
             &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},
             path);
     free(list);

@@ -3,15 +3,15 @@
  */
 #include "cli/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/ops.h"
 #include "checkpoint/params.h"
-#include "nn/gpt.h"
 #include "nn/mlp.h"
 
-static ls_gpt_opts gpt_opts(const ls_config *cfg, int64_t vocab_size)
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size)
 {
     static const ls_mlp_kind mlp[] = {[LS_CFG_MLP_GELU]      = LS_MLP_GELU,
                                       [LS_CFG_MLP_GELU_TANH] = LS_MLP_GELU_TANH,
@@ -52,7 +52,7 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
         return new_mlp(cfg);
-    ls_gpt_opts opts = gpt_opts(cfg, vocab_size);
+    ls_gpt_opts opts = ls_gpt_opts_of(cfg, vocab_size);
     return ls_gpt_new(&opts);
 }
 
@@ -84,6 +84,18 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
     free(step);
     free(tokenizer);
     free(config);
+    return status;
+}
+
+ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
+{
+    char      hex[LS_SHA256_HEX];
+    ls_status status = ls_model_save(m, path);
+
+    if (!status)
+        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
+    if (!status)
+        printf("%s  %s\n", hex, path);
     return status;
 }
 
@@ -191,7 +203,7 @@ double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
         return 6 * (double)cfg->batch.global * mlp_weights(&cfg->model.sizes);
-    ls_gpt_opts o       = gpt_opts(cfg, vocab_size);
+    ls_gpt_opts o       = ls_gpt_opts_of(cfg, vocab_size);
     double      tokens  = (double)cfg->batch.global * (double)o.context;
     double      weights = (double)ls_gpt_matmul_weights(&o);
 

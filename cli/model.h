@@ -7,9 +7,13 @@
 #include "cli/config.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "nn/gpt.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+
+/* Of a config of type gpt. */
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size);
 
 /* The model of cfg with a vocabulary, without values; NULL on failure. */
 ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
@@ -34,6 +38,9 @@ typedef struct {
     bool                   trained;
 } ls_model_file;
 LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
+
+/* The same, and a line with params_sha256 and path on stdout. */
+LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
 
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
 int64_t ls_model_vocab_size(const ls_config *cfg);

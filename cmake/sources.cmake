@@ -28,6 +28,7 @@ set(LS_SOURCES
   core/kernels/attention.c
   core/kernels/attention_bf16.c
   core/kernels/bf16.c
+  core/kernels/cached_attention.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
@@ -84,6 +85,7 @@ set(LS_SOURCES
   nn/gpt.c
   nn/grad_sum.c
   nn/init.c
+  nn/kv_cache.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
@@ -175,6 +177,12 @@ set(LS_SOURCES
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
+  checkpoint/atomic_folder.c
+  checkpoint/hf_config.c
+  checkpoint/hf_export.c
+  checkpoint/hf_import.c
+  checkpoint/hf_names.c
+  checkpoint/hf_tokenizer.c
   checkpoint/json_scan.c
   checkpoint/params.c
   checkpoint/params_match.c
@@ -193,6 +201,9 @@ set(LS_CLI_SOURCES
   cli/cmd_bench_collectives.c
   cli/cmd_diff.c
   cli/cmd_eval.c
+  cli/cmd_export.c
+  cli/cmd_generate.c
+  cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_run.c
@@ -217,10 +228,13 @@ set(LS_CLI_SOURCES
   cli/nproc.c
   cli/parallel.c
   cli/open_checkpoint.c
+  cli/numbers.c
   cli/progress.c
   cli/ranks.c
   cli/run_dir.c
   cli/token_cache.c
+  cli/sampling.c
+  cli/text_stream.c
   cli/tracing.c
   cli/train.c
   cli/trainer.c

@@ -104,6 +104,19 @@ static ls_status check_model(parser *p)
     return LS_OK;
 }
 
+/* A template that puts nothing beside a text's tokens, as transformers 5 writes by itself. */
+static bool is_plain_template(const ls_json *post)
+{
+    const ls_json *single;
+    const char    *type;
+
+    if (strcmp(type_of(post, &type), "TemplateProcessing") != 0)
+        return false;
+    single = ls_json_find(post, "single");
+    return single && single->kind == LS_JSON_ARRAY && single->count == 1 &&
+           single->child->kind == LS_JSON_OBJECT && ls_json_find(single->child, "Sequence");
+}
+
 static ls_status check_sections(const parser *p)
 {
     static const struct {
@@ -120,7 +133,10 @@ static ls_status check_sections(const parser *p)
     ls_status                status = LS_OK;
 
     for (size_t i = 0; i < sizeof sections / sizeof *sections && !status; i++)
-        status = check_section(p, sections[i].key, sections[i].wanted, sections[i].required);
+        if (strcmp(sections[i].key, "post_processor") != 0 ||
+            !is_plain_template(ls_json_find(p->root, sections[i].key)))
+            status =
+                check_section(p, sections[i].key, sections[i].wanted, sections[i].required);
     for (size_t i = 0; i < sizeof off / sizeof *off && !status; i++)
         status = check_off(p, p->model, "model", off[i]);
     if (status)

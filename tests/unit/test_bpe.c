@@ -227,6 +227,7 @@ static const struct {
     {"Sequence", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[]},"), LS_EUNSUPPORTED, "its pre_tokenizer is Sequence"},
     {"normalizer", OTHER(sections, LEVEL "\"normalizer\":{\"type\":\"NFC\"},"), LS_EUNSUPPORTED, "its normalizer is NFC, not in this version; wanted null"},
     {"post-processor", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"TemplateProcessing\"},"), LS_EUNSUPPORTED, "its post_processor is TemplateProcessing"},
+    {"post-processor that adds a token", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}},{\"Sequence\":{\"id\":\"A\"}}]},"), LS_EUNSUPPORTED, "its post_processor is TemplateProcessing"},
     {"decoder of another", OTHER(sections, LEVEL "\"decoder\":{\"type\":\"Metaspace\"},"), LS_EUNSUPPORTED, "its decoder is Metaspace"},
     {"truncation", OTHER(sections, LEVEL "\"truncation\":{\"max_length\":8},"), LS_EUNSUPPORTED, "its truncation is set"},
     {"prefix space", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"), LS_EUNSUPPORTED, "pre_tokenizer.add_prefix_space is true"},
