@@ -196,11 +196,15 @@ static ls_status judge(const verdict *all, int size)
 ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own)
 {
     verdict mine = {.status = (int64_t)own}, *all;
+    int64_t any  = own != LS_OK;
 
     if (!ranks->world)
         return own;
     if (own)
         snprintf(mine.text, sizeof mine.text, "%s", ls_error_message());
+    ls_status agreed = ls_ranks_max(ranks, &any, 1); /* as a rule all are well */
+    if (agreed || !any)
+        return agreed;
     all = ls_calloc((size_t)ranks->size, sizeof *all);
     if (!all)
         return LS_ENOMEM;

@@ -153,8 +153,6 @@ static void test_sets_refused(void)
         {"checkpoint.compress=true", LS_EUNSUPPORTED, "checkpoint.compress: true is not in"},
         {"checkpoint.best=true", LS_EUNSUPPORTED,
          "checkpoint.best: true is not in this version"},
-        {"log.tensorboard=true", LS_EUNSUPPORTED,
-         "log.tensorboard: true is not in this version"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
