@@ -109,12 +109,8 @@ static ls_module *new_shifted(void)
     shifted *m       = ls_module_new(&shifted_class, sizeof *m, NULL, "");
 
     m->shift = ls_module_add_buffer(&m->base, "shift", LS_SHAPE2(ROWS, IN), uniform);
-    CHECK(m->shift && ls_linear_new(&m->base, "fc",
-                                    &(ls_linear_opts){.in          = IN,
-                                                      .out         = 4 * V,
-                                                      .bias        = true,
-                                                      .weight_init = uniform,
-                                                      .bias_init   = uniform}));
+    CHECK(m->shift &&
+          ls_linear_new(&m->base, "fc", &(ls_linear_opts){IN, 4 * V, true, uniform, uniform}));
     return &m->base;
 }
 
