@@ -268,8 +268,9 @@ static double comm_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_k
     switch (kind) {
     case LS_PLAN_DDP:
         return wire * (double)m->bytes + small_bytes(m, kind, w);
-    case LS_PLAN_ZERO1:
-        return (double)m->bytes + small_bytes(m, kind, w);
+    case LS_PLAN_ZERO1: /* one unit forms while two travel */
+        return unit_gradients(m) + (m->n_unit > 2 ? (double)m->unit : 0) +
+               small_bytes(m, kind, w);
     case LS_PLAN_ZERO2:
         return unit_gradients(m) + small_bytes(m, kind, w);
     case LS_PLAN_FSDP:
@@ -286,10 +287,12 @@ static double gradient_bytes(const ls_config *cfg, const ls_plan_model *m, ls_pl
 {
     int64_t leaves = leaves_of(cfg, size);
 
+    int in_buckets = !ls_parallel_interleaves(cfg, false, size); /* the first sums */
+
     *arriving = 0;
     if (kind == LS_PLAN_SINGLE)
         return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves, 0);
-    return kind == LS_PLAN_DDP ? local_gradients(m, leaves, 1) /* the buckets */
+    return kind == LS_PLAN_DDP ? local_gradients(m, leaves, in_buckets)
                                : sharded_gradients(cfg, m, size, arriving);
 }
 
@@ -301,16 +304,16 @@ static int64_t whole(double bytes)
 
 /*
  * Gradients and activations at their common peak.  Of one micro-batch the gradients come as the
- * activations go, so that they are largest at the start of backward or at its end; under DDP
- * they are in buckets that stand there all the time.
+ * activations go, so that they are largest at the start of backward or at its end; on ranks
+ * they have places that stand there all the time.
  */
 static double together(const ls_config *cfg, int64_t vocab_size, const ls_plan_model *m,
                        ls_plan_kind kind, int size, double grads, double values)
 {
-    if (kind == LS_PLAN_DDP || leaves_of(cfg, size) > 1 || cfg->model.type != LS_CFG_MODEL_GPT)
+    if (kind != LS_PLAN_SINGLE || leaves_of(cfg, size) > 1 ||
+        cfg->model.type != LS_CFG_MODEL_GPT)
         return grads + values;
-    double early = kind == LS_PLAN_SINGLE ? (double)m->early : 0;
-    return larger(early + values, grads + last_activations(cfg, vocab_size));
+    return larger((double)m->early + values, grads + last_activations(cfg, vocab_size));
 }
 
 /*
