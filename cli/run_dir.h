@@ -13,6 +13,9 @@
  */
 LS_MUST_CHECK ls_status ls_run_dir_open(const char *dir, char **aside);
 
+/* Makes the directories that a path's file lies in, as far as they are missing.  EIO. */
+LS_MUST_CHECK ls_status ls_make_parents(const char *path);
+
 /* "dir/name", freed with free(); NULL: out of memory. */
 char *ls_run_dir_path(const char *dir, const char *name);
 

@@ -59,10 +59,13 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 /*
  * Mean loss of the validation data: the first `batches` batches of batch.global sequences
  * (0: all sequences), in micro-batches of batch.micro, the last one ragged.  Ends early, with
- * EINTERRUPTED, when *stop becomes non-zero (NULL: never).
+ * EINTERRUPTED, when *stop becomes non-zero (NULL: never), on all ranks when it does on one.
  */
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);
+
+/* Which part of the rows the last validation told right; NAN: tokens, or there was none. */
+double ls_trainer_accuracy(const ls_trainer *trainer);
 
 /* Writes the parameters with config, tokenizer and step.  Under FSDP all ranks call this and
  * ls_trainer_hashes(), those but rank 0 with path NULL. */
