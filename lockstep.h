@@ -22,6 +22,11 @@
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 
+/* A C++ program includes this header; those below are plain C. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #include "core/alloc.h"
 #include "core/compute.h"
 #include "core/error.h"
@@ -64,5 +69,9 @@
 #include "dist/comm/rendezvous.h"
 
 #include "dist/ddp.h"
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "cli/metrics.h"
 #include "cli/model.h"
+#include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
 #include "cli/tracing.h"
@@ -27,7 +28,7 @@ typedef struct {
     ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
-    ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_metrics      *metrics; /* of rank 0 */
     ls_tracing      *tracing; /* NULL with log.trace false */
     ls_progress      progress;
     ls_step_result   last;
@@ -130,8 +131,11 @@ static ls_status open_files(run *r)
     json   = ls_config_json(cfg);
     status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
     free(json);
-    if (!status && cfg->log.jsonl)
-        status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    if (!status)
+        status = ls_metrics_open(
+            cfg->run.dir,
+            &(ls_metrics_opts){.jsonl = cfg->log.jsonl, .tensorboard = cfg->log.tensorboard},
+            &r->metrics);
     return status;
 }
 
@@ -550,19 +554,19 @@ ls_status ls_train_dry_run(const ls_config *cfg)
     int64_t    vocab = data.vocab_size;
     ls_module *model = ls_model_new(cfg, vocab);
     char      *json  = ls_config_json(cfg);
+    ls_dataset_close(&data);
     if (model && json) {
-        int64_t        n = ls_module_parameter_count(model);
-        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
-        printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
-               "lld}}\n",
-               json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
-               (long long)p.optim, (long long)p.activations, (long long)p.total);
-    } else {
-        status = LS_ENOMEM;
+        ls_plan_world  one = {.size = 1, .shares = true};
+        ls_plan_model  m   = ls_plan_model_of(cfg, vocab, model);
+        ls_memory_plan p   = ls_memory_plan_of(cfg, vocab, &m, LS_PLAN_SINGLE, &one);
+        printf(
+            "{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
+            "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"comm\":%lld,"
+            "\"total\":%lld}}\n",
+            json, (long long)vocab, (long long)m.parameters, (long long)p.params,
+            (long long)p.grads, (long long)p.optim, (long long)p.activations, (long long)p.comm,
+            (long long)p.total);
     }
     free(json);
-    ls_module_free(model);
-    ls_dataset_close(&data);
     return status;
 }

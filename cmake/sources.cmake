@@ -4,6 +4,7 @@ set(LS_SOURCES
   core/alloc.c
   core/clock.c
   core/compute.c
+  core/crc32c.c
   core/dtype.c
   core/error.c
   core/exact_sum.c
@@ -19,6 +20,7 @@ set(LS_SOURCES
   core/shared_parts.c
   core/strbuf.c
   core/tensor.c
+  core/tfevents.c
   core/thread.c
   core/trace.c
   core/tree_sum.c
@@ -206,6 +208,8 @@ set(LS_CLI_SOURCES
   cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_plan.c
+  cli/cmd_report.c
   cli/cmd_run.c
   cli/cmd_tokenize.c
   cli/cmd_train.c
@@ -229,8 +233,11 @@ set(LS_CLI_SOURCES
   cli/parallel.c
   cli/open_checkpoint.c
   cli/numbers.c
+  cli/plan.c
+  cli/plan_time.c
   cli/progress.c
   cli/ranks.c
+  cli/report.c
   cli/run_dir.c
   cli/token_cache.c
   cli/sampling.c

@@ -74,7 +74,7 @@ static const ls_module_class class = {"attention", forward};
 
 bool ls__attention_use_cache(ls_module *m, const ls_kv_layer *layer)
 {
-    if (m->class != &class)
+    if (m->kind != &class)
         return false;
     ((attention *)m)->cached = layer;
     return true;

@@ -139,18 +139,12 @@ static void test_sets_refused(void)
          "--set run.steps=1e3: run.steps: wanted an integer, found 1e3"},
         {"run.steps=many", LS_ECONFIG, "run.steps: wanted an integer, found \"many\""},
         {"optim.lr=01", LS_ECONFIG, "optim.lr: wanted a number, found \"01\""},
-        {"parallel.strategy=fsdp", LS_EUNSUPPORTED,
-         "parallel.strategy: \"fsdp\" is not in this version"},
         {"parallel.param_dtype=f16", LS_ECONFIG,
          "parallel.param_dtype: wanted \"f32\" or \"bf16\", found \"f16\""},
-        {"parallel.reduce_dtype=bf16", LS_EUNSUPPORTED,
-         "parallel.reduce_dtype: \"bf16\" is not in"},
         {"checkpoint.every=5", LS_EUNSUPPORTED, "checkpoint.every: 5 is not in this version"},
         {"checkpoint.compress=true", LS_EUNSUPPORTED, "checkpoint.compress: true is not in"},
         {"checkpoint.best=true", LS_EUNSUPPORTED,
          "checkpoint.best: true is not in this version"},
-        {"log.tensorboard=true", LS_EUNSUPPORTED,
-         "log.tensorboard: true is not in this version"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
