@@ -11,7 +11,7 @@
  *     data/        text, tokenizers, sequences of tokens, tables
  *     checkpoint/  parameters in safetensors files, Hugging Face's directories
  *     dist/comm/   ranks, how they meet, and the operations between them
- *     dist/        training on many ranks: DDP
+ *     dist/        training on many ranks: DDP, FSDP
  *
  * Rules that hold everywhere.  Functions return an ls_status, or a pointer that is NULL on
  * failure; ls_error_message() says what was found and what was wanted.  The library never
@@ -69,6 +69,9 @@ extern "C" {
 #include "dist/comm/rendezvous.h"
 
 #include "dist/ddp.h"
+#include "dist/fsdp.h"
+#include "dist/shard.h"
+#include "dist/strategy.h"
 
 #ifdef __cplusplus
 }

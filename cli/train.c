@@ -181,7 +181,7 @@ static void say_ranks(run *r)
                     "parallel.accumulate \"%s\" would not give the bits of one process on %d "
                     "ranks: micro-batches are summed the other way",
                     p->interleaved ? "local" : "sharded", n);
-    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1)
+    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1 && !shards)
         ls_log_warning(
             r->log,
             "parallel.compress \"bf16\": gradients keep 8 bits of their 24 between "

@@ -33,7 +33,7 @@ endforeach()
 foreach(header board call comm join local_world recorder rendezvous)
   install(FILES dist/comm/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/dist/comm)
 endforeach()
-install(FILES dist/ddp.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/dist)
+install(FILES dist/ddp.h dist/fsdp.h dist/shard.h dist/strategy.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/dist)
 install(FILES lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 
 # Both find the tree from where they lie, so that it can be moved and staged.

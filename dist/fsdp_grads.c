@@ -165,10 +165,12 @@ static ls_storage *new_rows(const ls_unit *u)
 static ls_status launch(ls_unit *u)
 {
     ls_fsdp  *f      = u->fsdp;
-    ls_status status = u->n_trained ? need_buffer(u) : LS_OK; /* may join what left before */
+    ls_status status = LS_OK;
 
     while (!status && f->launched - f->joined >= LS_TRAVELLING)
         status = join(in_turn(f, f->joined)); /* few sums outside of their trees at a time */
+    if (!status && u->n_trained)
+        status = need_buffer(u); /* may join what left before */
     if (status)
         return status;
     u->launched = true;

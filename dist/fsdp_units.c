@@ -71,22 +71,18 @@ static ls_status check_module(const ls_module *m)
     return LS_OK;
 }
 
-static bool stands_in(const ls_module *m, const ls_module *tree)
-{
-    while (m && m != tree)
-        m = m->parent;
-    return m != NULL;
-}
-
 /* In a group no module stands twice, or below another. */
 static ls_status check_apart(ls_module *const *modules, int n)
 {
     for (int k = 0; k < n; k++)
         for (int j = 0; j < n; j++)
-            if (j != k && stands_in(modules[j], modules[k]))
-                return ls_fail(LS_EINVAL, "fsdp: a unit of %s and of %s, which %s",
-                               path_of(modules[k]), path_of(modules[j]),
-                               modules[j] == modules[k] ? "is the same" : "stands below it");
+            for (const ls_module *p = k == j ? modules[j]->parent : modules[j]; p;
+                 p                  = p->parent)
+                if (p == modules[k])
+                    return ls_fail(LS_EINVAL,
+                                                    "fsdp: %s and %s, which %s, were to be in one unit",
+                                                    path_of(p), path_of(modules[j]),
+                                   p == modules[j] ? "is the same" : "stands below it");
     return LS_OK;
 }
 
@@ -206,8 +202,7 @@ static size_t real_bytes(int64_t count)
     return (size_t)(count + 1) * sizeof(ls_real);
 }
 
-/* The heap charges to COMM; what is there for another purpose is charged to that, by charge().
- */
+/* Without its charge: see charge(). */
 static void *alloc_block(ls_comm *comm, size_t bytes)
 {
     ls_mem_discharge(bytes, LS_MEM_COMM); /* before, so that no peak and no limit sees it */
@@ -256,6 +251,7 @@ static ls_status own_array(ls_unit *u)
     return u->block ? LS_OK : LS_ENOMEM;
 }
 
+/* A block, by what it is for. */
 static ls_status charge(size_t bytes, ls_mem_category category, size_t *charged)
 {
     ls_status status = ls_mem_charge(bytes, category);
@@ -310,14 +306,14 @@ static ls_status make_memory(ls_unit *u)
 
 static void free_memory(ls_unit *u)
 {
-    ls_comm *comm = u->fsdp->reduces;
-    bool     read = u->shared && u->fsdp->alone; /* others may still read it */
+    bool read = u->shared && u->fsdp->alone; /* others may still read it */
 
     ls_mem_discharge(u->charged + u->master_charged, LS_MEM_PARAMS);
     ls_mem_discharge(u->home_charged, LS_MEM_GRADS);
-    release_block(comm, read ? NULL : u->block, u->block_bytes);
-    release_block(comm, u->master, real_bytes(u->values.owned));
-    release_block(comm, u->home, real_bytes(u->grads.owned));
+    if (!read)
+        release_block(u->fsdp->reduces, u->block, u->block_bytes);
+    release_block(u->fsdp->reduces, u->master, real_bytes(u->values.owned));
+    release_block(u->fsdp->reduces, u->home, real_bytes(u->grads.owned));
 }
 
 /* Where the rank's rows of parameter i lie in what is gathered. */

@@ -141,7 +141,8 @@ void ls__whole_drop(ls_unit *u)
 
 void ls__whole_expire(ls_unit *u)
 {
-    ls__whole_drop(u);
+    if (u->state == UNSHARDED)
+        ls__whole_drop(u);
     if (u->stays)
         show(u, NULL);
     u->state = SHARDED;

@@ -110,8 +110,7 @@ static ls_module *new_shifted(void)
 
     m->shift = ls_module_add_buffer(&m->base, "shift", LS_SHAPE2(ROWS, IN), uniform);
     CHECK(m->shift &&
-          ls_linear_new(&m->base, "fc",
-                        &(ls_linear_opts){IN, 4 * V, true, uniform, uniform, false}));
+          ls_linear_new(&m->base, "fc", &(ls_linear_opts){IN, 4 * V, true, uniform, uniform}));
     return &m->base;
 }
 

@@ -58,7 +58,6 @@ CONFIGS = [
     ("run directory is a file", {"run__dir": "text.txt"}, ["text.txt"]),
     ("run directory below a file", {"run__dir": "text.txt/a/b"}, ["text.txt"]),
     ("checkpoint.every", {"checkpoint__every": 2}, ["checkpoint.every", "not in this version"]),
-    ("bf16", {"parallel__param_dtype": "bf16"}, ["parallel.param_dtype", "not in this version"]),
 ]
 
 # name, text of the config file, texts of the error line

@@ -21,29 +21,32 @@ static const char config[] =
     "%s},"
     " \"data\": {\"train\": \"%s\", \"val_fraction\": 0.2},"
     " \"batch\": {\"global\": %d, \"micro\": 2}, \"optim\": {\"lr\": 1e-3},"
-    " \"parallel\": {\"param_dtype\": \"%s\"%s}}";
+    " \"parallel\": {%s}}";
 
 typedef struct {
-    const char *name, *mlp, *norm, *position, *dropout, *recompute, *dtype;
+    const char *name, *mlp, *norm, *position, *dropout, *recompute;
     int         ranks;    /* 0: one process that is no rank */
     const char *parallel; /* of the config */
 } row;
 
 static const row rows[] = {
-    {"gpt-2 style", "gelu_tanh", "layernorm", "learned", "0", "false", "f32", 0, ""},
-    {"llama style", "swiglu", "rmsnorm", "rope", "0", "false", "f32", 0, ""},
-    {"dropout", "gelu", "layernorm", "learned", "0.1", "false", "f32", 0, ""},
-    {"recompute", "gelu", "layernorm", "learned", "0.1", "true", "f32", 0, ""},
-    {"bf16", "gelu_tanh", "layernorm", "learned", "0.1", "false", "bf16", 0, ""},
-    {"bf16, llama style", "swiglu", "rmsnorm", "rope", "0", "true", "bf16", 0, ""},
-    {"fsdp", "gelu", "layernorm", "learned", "0.1", "false", "f32", 2,
-     ", \"strategy\": \"fsdp\""},
-    {"fsdp, recompute, prefetch 2, kept", "gelu", "layernorm", "learned", "0.1", "true", "f32",
-     2, ", \"strategy\": \"fsdp\", \"prefetch\": 2, \"reshard_after_forward\": false"},
-    {"fsdp, gradients, local", "swiglu", "rmsnorm", "rope", "0", "false", "f32", 2,
-     ", \"strategy\": \"fsdp\", \"shard\": \"gradients\", \"accumulate\": \"local\""},
-    {"fsdp, optimizer, prefetch 0", "swiglu", "rmsnorm", "rope", "0", "false", "f32", 2,
-     ", \"strategy\": \"fsdp\", \"shard\": \"optimizer\", \"prefetch\": 0"},
+    {"gpt-2 style", "gelu_tanh", "layernorm", "learned", "0", "false", 0, ""},
+    {"llama style", "swiglu", "rmsnorm", "rope", "0", "false", 0, ""},
+    {"dropout", "gelu", "layernorm", "learned", "0.1", "false", 0, ""},
+    {"recompute", "gelu", "layernorm", "learned", "0.1", "true", 0, ""},
+    {"fsdp", "gelu", "layernorm", "learned", "0.1", "false", 2, "\"strategy\": \"fsdp\""},
+    {"fsdp, recompute, prefetch 2, kept", "gelu", "layernorm", "learned", "0.1", "true", 2,
+     "\"strategy\": \"fsdp\", \"prefetch\": 2, \"reshard_after_forward\": false"},
+    {"fsdp, gradients, local", "swiglu", "rmsnorm", "rope", "0", "false", 2,
+     "\"strategy\": \"fsdp\", \"shard\": \"gradients\", \"accumulate\": \"local\""},
+    {"fsdp, optimizer, prefetch 0", "swiglu", "rmsnorm", "rope", "0", "false", 2,
+     "\"strategy\": \"fsdp\", \"shard\": \"optimizer\", \"prefetch\": 0"},
+    {"bf16", "gelu_tanh", "layernorm", "learned", "0.1", "false", 0,
+     "\"param_dtype\": \"bf16\""},
+    {"bf16, llama style", "swiglu", "rmsnorm", "rope", "0", "true", 0,
+     "\"param_dtype\": \"bf16\""},
+    {"fsdp, bf16", "gelu", "layernorm", "learned", "0.1", "false", 2,
+     "\"strategy\": \"fsdp\", \"param_dtype\": \"bf16\", \"reduce_dtype\": \"bf16\""},
 };
 
 /* 0 under a sanitizer, whose own memory is not ours. */
@@ -94,7 +97,7 @@ static void steps_ask_for_nothing(const row *r, const ls_ranks *ranks)
     ls_trainer *t;
 
     snprintf(text, sizeof text, config, r->mlp, r->norm, r->position, r->dropout, r->recompute,
-             __FILE__, r->ranks ? 8 : 6, r->dtype, r->parallel);
+             __FILE__, r->ranks ? 8 : 6, r->parallel);
     if (!CHECK_OK(ls_config_parse(&cfg, text, "steady.json", NULL, 0)))
         return;
     if (CHECK_OK(ls_trainer_new(&cfg, ranks, &t)) &&
