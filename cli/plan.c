@@ -187,12 +187,13 @@ static int64_t leaves_of(const ls_config *cfg, int world)
     return leaves > 0 ? leaves : 1;
 }
 
-/* The partial sums of a rank that sums whole gradients by itself. */
-static double local_gradients(const ls_plan_model *m, int64_t leaves)
+/* The partial sums of a rank that sums whole gradients by itself; `placed` of them have a place
+ * elsewhere. */
+static double local_gradients(const ls_plan_model *m, int64_t leaves, double placed)
 {
     if (leaves == 1)
         return 0;
-    return (double)m->bytes * partial_sums(leaves) + (double)m->early;
+    return (double)m->bytes * larger(0, partial_sums(leaves) - placed) + (double)m->early;
 }
 
 /* ---- a rank ---- */
@@ -213,18 +214,18 @@ static double two_units(const ls_plan_model *m)
  * Interleaved ranks add up shards, others whole gradients before they send them.  The sums of a
  * later micro-batch arrive beside the earlier ones'; what is only on its way is in *arriving.
  */
-static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
-                                int size, double *arriving)
+static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, int size,
+                                double *arriving)
 {
     int64_t leaves = leaves_of(cfg, size);
     double  all    = shard_bytes(m, (double)m->n_unit, size);
-    double  late   = kind == LS_PLAN_ZERO1 ? all : shard_bytes(m, two_units(m), size);
+    double  late   = shard_bytes(m, two_units(m), size);
 
     *arriving = leaves > 1 ? late : 0;
     if (ls_parallel_interleaves(cfg, true, size))
         return larger(1, partial_sums(leaves)) * all;
     *arriving = 0;
-    return local_gradients(m, leaves) + all;
+    return local_gradients(m, leaves, 0) + all;
 }
 
 /* Whole units that a rank holds for a while; where ranks share memory they read each other's.
@@ -287,9 +288,9 @@ static double gradient_bytes(const ls_config *cfg, const ls_plan_model *m, ls_pl
 
     *arriving = 0;
     if (kind == LS_PLAN_SINGLE)
-        return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves);
-    return kind == LS_PLAN_DDP ? local_gradients(m, leaves)
-                               : sharded_gradients(cfg, m, kind, size, arriving);
+        return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves, 0);
+    return kind == LS_PLAN_DDP ? local_gradients(m, leaves, 1) /* the buckets */
+                               : sharded_gradients(cfg, m, size, arriving);
 }
 
 /* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
