@@ -22,7 +22,12 @@ SAME = [
     ("4 ranks of 2 threads", ["--nproc", "4"], {"parallel__strategy": "ddp", "run__threads": 2}),
     ("2 ranks over TCP, small buckets", ["--nproc", "2"],
      {"parallel__strategy": "ddp", "parallel__backend": "tcp", "parallel__bucket_mb": 0.01}),
-]
+] + [(f"fsdp on {n}, {shard}, {backend}, {accumulate}", ["--nproc", str(n)],
+      {"parallel__strategy": "fsdp", "parallel__shard": shard, "parallel__backend": backend,
+       "parallel__accumulate": accumulate, "model__recompute": recompute})
+     for n, shard, backend, accumulate, recompute in [
+         (2, "full", "shm", "sharded", False), (4, "full", "tcp", "local", True), (2, "gradients", "tcp", "sharded", False),
+         (4, "optimizer", "shm", "sharded", False), (1, "full", "shm", "sharded", False)]]
 
 
 def kernel(folder, run_dir):
@@ -49,9 +54,36 @@ def test_style(folder, style):
     return plain, kernel(folder, "plain")
 
 
+def gathered(folder, style, dtype):
+    """Payload of the all_gathers and reduce_scatters of a step over TCP, in bytes, by the log of operations."""
+    log = os.path.join(folder, "comm.jsonl")
+    os.environ["LOCKSTEP_COMM_LOG"] = log
+    try:
+        train(folder, "traffic", "--nproc", "2", **{
+            **style, "run__steps": 1, "parallel__strategy": "fsdp", "parallel__backend": "tcp", "optim__schedule__warmup": 0,
+            "parallel__param_dtype": dtype, "parallel__reduce_dtype": dtype, "data__val_fraction": 0, "eval__every": 0})
+    finally:
+        del os.environ["LOCKSTEP_COMM_LOG"]
+    with open(log) as f:
+        lines = [json.loads(line) for line in f]
+    os.remove(log)
+    return {op: sum(line["bytes"] for line in lines if line["op"] == op and line["dtype"] != "U8") for op in ("all_gather", "reduce_scatter")}
+
+
+def test_wire(folder, style):
+    cli.row("bf16 on the wire")
+    changes = {"parallel__strategy": "fsdp", "parallel__reduce_dtype": "bf16"}
+    runs = [train(folder, f"wire{k}", "--nproc", "2", **{**style, **changes, "parallel__backend": backend})
+            for k, backend in enumerate(("shm", "tcp"))]
+    check_same(runs[1], runs[0])
+    f32, bf16 = (gathered(folder, style, dtype) for dtype in ("f32", "bf16"))
+    cli.check(f32["all_gather"] > 0 and all(2 * bf16[op] == f32[op] for op in f32), f"half the bytes: {bf16}, {f32}")
+
+
 def test_kernels(folder, style):
     """The widened kernel has bits of its own, the same ones everywhere."""
     native, name = test_style(folder, style)
+    test_wire(folder, style)
     os.environ["ONEDNN_MAX_CPU_ISA"] = os.environ["DNNL_MAX_CPU_ISA"] = "AVX2"
     try:
         widened, other_name = test_style(folder, style)
