@@ -67,7 +67,8 @@ def gathered(folder, style, dtype):
     with open(log) as f:
         lines = [json.loads(line) for line in f]
     os.remove(log)
-    return {op: sum(line["bytes"] for line in lines if line["op"] == op and line["dtype"] != "U8") for op in ("all_gather", "reduce_scatter")}
+    return {op: sum(line["bytes"] for line in lines if line["op"] == op and line["dtype"] in ("F32", "BF16"))
+            for op in ("all_gather", "reduce_scatter")}
 
 
 def test_wire(folder, style):
