@@ -23,6 +23,7 @@
 #ifndef LS_CHECKPOINT_SAFETENSORS_H
 #define LS_CHECKPOINT_SAFETENSORS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,13 +56,22 @@ typedef struct {
     char        *text; /* what names, keys and values point into */
 } ls_st_header;
 
+/* Where the tensors of a file that is put together out of others are (view.h). */
+typedef struct {
+    ls_status (*read)(void *context, const ls_st_entry *entry, uint64_t offset, void *buffer,
+                      size_t bytes);
+    void (*close)(void *context);
+} ls_st_backing;
+
 /* An open file. */
 typedef struct {
-    char        *path;
-    int          fd;
-    uint64_t     file_bytes;
-    uint64_t     data_offset; /* of the first tensor, in the file */
-    ls_st_header header;
+    char                *path;
+    int                  fd;
+    uint64_t             file_bytes;
+    uint64_t             data_offset; /* of the first tensor, in the file */
+    ls_st_header         header;
+    const ls_st_backing *backing; /* NULL: the tensors are in fd */
+    void                *context; /* the backing's, closed with the file */
 } ls_safetensors;
 
 /* A name fit for a message: control characters made visible, cut at about 80 bytes. */
@@ -136,5 +146,20 @@ typedef struct {
 LS_MUST_CHECK ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors,
                                              size_t n, const ls_st_metadata *pairs,
                                              size_t n_pairs);
+
+/* What else a writer may want to know, and to say. */
+typedef struct {
+    uint64_t          file_bytes, header_bytes;
+    uint32_t          header_crc;
+    uint64_t         *offset; /* [n] in the file, of each source as given */
+    uint32_t         *crc;    /* [n] of its values */
+    const atomic_int *stop;   /* LS_EINTERRUPTED soon after it becomes non-zero */
+} ls_st_written;
+
+/* The same, with the checksums of what was written, formed on the way. */
+LS_MUST_CHECK ls_status ls_safetensors_write_checked(const char         *path,
+                                                     const ls_st_source *tensors, size_t n,
+                                                     const ls_st_metadata *pairs,
+                                                     size_t n_pairs, ls_st_written *written);
 
 #endif

@@ -12,6 +12,7 @@
 #include "checkpoint/json_scan.h"
 #include "checkpoint/safetensors.h"
 #include "core/alloc.h"
+#include "core/gz.h"
 #include "core/strbuf.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are written as they lie");
@@ -145,25 +146,70 @@ static ls_status add_header(ls_strbuf *text, const placed *order, size_t n,
     return LS_OK;
 }
 
+enum { PIECE_BYTES = 1 << 20 }; /* stays in a core's cache between checksum and write */
+
+static ls_status write_values(ls_atomic_file *f, const placed *p, const atomic_int *stop,
+                              uint32_t *crc)
+{
+    const char *data = p->source->data;
+
+    for (uint64_t at = 0; at < p->bytes; at += PIECE_BYTES) {
+        size_t bytes = p->bytes - at < PIECE_BYTES ? (size_t)(p->bytes - at) : PIECE_BYTES;
+        if (stop && *stop)
+            return ls_fail(LS_EINTERRUPTED, "%s: writing was given up", f->path);
+        if (crc)
+            *crc = ls_crc32(*crc, data + at, bytes);
+        ls_status status = ls_atomic_write(f, data + at, bytes);
+        if (status)
+            return status;
+    }
+    return LS_OK;
+}
+
+static ls_status write_all(ls_atomic_file *f, const ls_strbuf *header, const placed *order,
+                           size_t n, const ls_st_source *first, ls_st_written *w)
+{
+    ls_status status = ls_atomic_write(f, header->data, header->used);
+    uint64_t  at     = header->used;
+
+    for (size_t i = 0; i < n && !status; at += order[i++].bytes) {
+        size_t given = (size_t)(order[i].source - first);
+        if (w) {
+            w->offset[given] = at;
+            w->crc[given]    = 0;
+        }
+        status = write_values(f, &order[i], w ? w->stop : NULL, w ? &w->crc[given] : NULL);
+    }
+    if (w) {
+        w->header_bytes = header->used;
+        w->header_crc   = ls_crc32(0, header->data, header->used);
+        w->file_bytes   = at;
+    }
+    return status ? status : ls_atomic_commit(f);
+}
+
 static ls_status write_file(const char *path, const ls_strbuf *header, const placed *order,
-                            size_t n)
+                            size_t n, const ls_st_source *first, ls_st_written *written)
 {
     ls_atomic_file f;
     ls_status      status = ls_atomic_begin(&f, path);
 
-    if (status)
-        return status;
-    status = ls_atomic_write(&f, header->data, header->used);
-    for (size_t i = 0; i < n && !status; i++)
-        status = ls_atomic_write(&f, order[i].source->data, (size_t)order[i].bytes);
-    if (!status)
-        status = ls_atomic_commit(&f);
-    ls_atomic_abandon(&f);
+    if (!status) {
+        status = write_all(&f, header, order, n, first, written);
+        ls_atomic_abandon(&f);
+    }
     return status;
 }
 
 ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
                                const ls_st_metadata *pairs, size_t n_pairs)
+{
+    return ls_safetensors_write_checked(path, tensors, n, pairs, n_pairs, NULL);
+}
+
+ls_status ls_safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
+                                       const ls_st_metadata *pairs, size_t n_pairs,
+                                       ls_st_written *written)
 {
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
@@ -178,7 +224,7 @@ ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, si
     if (status)
         ls_fail_in(status, "%s", path);
     else
-        status = write_file(path, &header, order, n);
+        status = write_file(path, &header, order, n, tensors, written);
     ls_strbuf_free(&header);
     free(order);
     return status;

@@ -140,6 +140,7 @@ set(LS_SOURCES
   dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
+  dist/comm/verdict.c
   dist/comm/wait.c
   # dist
   dist/agree.c
@@ -148,13 +149,22 @@ set(LS_SOURCES
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
+  checkpoint/chunk_io.c
   checkpoint/json_scan.c
+  checkpoint/load.c
+  checkpoint/manifest.c
+  checkpoint/manifest_parse.c
   checkpoint/params.c
   checkpoint/params_match.c
+  checkpoint/rows.c
+  checkpoint/save.c
+  checkpoint/save_rank.c
   checkpoint/safetensors.c
   checkpoint/safetensors_dtype.c
   checkpoint/safetensors_header.c
   checkpoint/safetensors_write.c
+  checkpoint/store.c
+  checkpoint/view.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
