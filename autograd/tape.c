@@ -244,6 +244,12 @@ ls_status ls__check_input(const ls_tape *tape, const ls_op *op, const ls_tensor 
         return ls_fail(LS_EINVAL, "%s: input %d is NULL", op->name, i);
     if (t->tape && t->tape != tape)
         return ls_fail(LS_EINVAL, "%s: input %d belongs to another tape", op->name, i);
+    if (t->shard && !(t->storage && t->storage->data))
+        return ls_fail(
+            LS_ESTATE,
+            "%s: input %d is a sharded parameter, which is whole only while the module "
+            "runs that was sharded (ls_fsdp_shard)",
+            op->name, i);
     if (!t->storage || !t->storage->data)
         return ls_fail(LS_ESTATE, "%s: the value of input %d was released", op->name, i);
     return LS_OK;

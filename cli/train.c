@@ -160,7 +160,7 @@ static void say_ranks(run *r)
 
     ls_log_info(r->log, "ranks: %d over %s, %s, %d bucket%s, micro-batches %s", n,
                 ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer),
-                ls_trainer_buckets(r->trainer), ls_trainer_buckets(r->trainer) == 1 ? "" : "s",
+                ls_trainer_groups(r->trainer), ls_trainer_groups(r->trainer) == 1 ? "" : "s",
                 ls_ranks_interleave(cfg, n)
                     ? "interleaved, so one all_reduce a bucket and micro-batch"
                     : "in blocks");

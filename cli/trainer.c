@@ -13,8 +13,7 @@
 #include "cli/model.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
-#include "dist/ddp.h"
-#include "nn/grad_sum.h"
+#include "dist/strategy.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
@@ -28,8 +27,7 @@ struct ls_trainer {
     int              n_state;
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
-    ls_grad_sum     *grads; /* one of these two */
-    ls_ddp          *ddp;
+    ls_strategy      strategy;
     ls_tape         *tape;
     ls_sampler       sampler;
     ls_trace        *trace; /* NULL: none */
@@ -127,10 +125,14 @@ static ls_status make_sums(ls_trainer *t)
                              .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
                              .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
 
-    if (t->ranks->world)
-        return ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &t->ddp);
-    t->grads = ls_grad_sum_new(t->parameters, t->n);
-    return t->grads ? LS_OK : LS_ENOMEM;
+    ls_ddp *ddp;
+
+    if (!t->ranks->world)
+        return ls_strategy_single(&t->strategy, t->parameters, t->n);
+    ls_status status = ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &ddp);
+    if (!status)
+        ls_strategy_ddp(&t->strategy, ddp);
+    return status;
 }
 
 ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
@@ -164,8 +166,7 @@ void ls_trainer_free(ls_trainer *t)
     if (!t)
         return;
     ls_tape_free(t->tape);
-    ls_grad_sum_free(t->grads);
-    ls_ddp_free(t->ddp);
+    ls_strategy_close(&t->strategy);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
     free(t->state);
@@ -192,17 +193,16 @@ static ls_status run_micro(ls_trainer *t, int64_t done, int64_t k, int64_t each,
                            ls_exact_sum *loss)
 {
     int64_t micros = t->cfg->batch.global / t->cfg->batch.micro;
-    int64_t m = t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k, forward = ls_now_ns();
+    int64_t m = ls_strategy_micro(&t->strategy, micros, k), forward = ls_now_ns();
 
-    if (t->ddp)
-        ls_ddp_no_sync(t->ddp, k < each - 1);
+    ls_strategy_no_sync(&t->strategy, k < each - 1);
     ls_tensor *l = micro_loss(t, done, m);
     ls_trace_until_now(t->trace, LS_SPAN_FORWARD, forward, m);
     int64_t   backward = ls_now_ns();
     ls_status status   = ls_backward(t->tape, l);
     ls_trace_until_now(t->trace, LS_SPAN_BACKWARD, backward, m);
     if (!status)
-        status = t->ddp ? ls_ddp_end_micro(t->ddp) : ls_grad_sum_end_micro(t->grads);
+        status = ls_strategy_end_micro(&t->strategy);
     if (!status)
         ls_exact_sum_add(loss, ls_item(l));
     return status;
@@ -211,18 +211,11 @@ static ls_status run_micro(ls_trainer *t, int64_t done, int64_t k, int64_t each,
 static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
 {
     int64_t   each   = t->cfg->batch.global / t->cfg->batch.micro / t->ranks->size;
-    ls_status status = LS_OK;
+    ls_status status = ls_strategy_begin(&t->strategy, t->tape);
 
-    if (t->ddp)
-        status = ls_ddp_begin(t->ddp, t->tape);
-    else
-        ls_grad_sum_begin(t->grads, t->tape);
     for (int64_t k = 0; k < each && !status; k++)
         status = run_micro(t, done, k, each, loss);
-    if (t->ddp)
-        return ls_ddp_finish(t->ddp, t->tape, status);
-    ls_grad_sum_finish(t->grads, t->tape);
-    return status;
+    return ls_strategy_finish(&t->strategy, t->tape, status);
 }
 
 /* The search for the culprit: which leaf's gradient is the first that is not finite. */
@@ -302,7 +295,7 @@ static ls_status blame_micros(ls_trainer *t, int64_t done)
     ls_status status = LS_OK;
 
     for (int64_t k = 0; k < micros / t->ranks->size && !status; k++)
-        status = blame_micro(t, done, t->ddp ? ls_ddp_micro(t->ddp, micros, k) : k);
+        status = blame_micro(t, done, ls_strategy_micro(&t->strategy, micros, k));
     return status;
 }
 
@@ -341,11 +334,9 @@ static ls_status gather_step(ls_trainer *t, int caught, ls_status own, ls_exact_
         r->signal = caught;
     else
         r->signal = flags[1] ? SIGTERM : flags[0] ? SIGINT : 0;
-    if (t->ddp) {
-        ls_ddp_stats stats = ls_ddp_get_stats(t->ddp);
-        r->comm_ns         = stats.comm_ns;
-        r->exposed_ns      = stats.exposed_ns;
-    }
+    ls_strategy_stats stats = ls_strategy_get_stats(&t->strategy);
+    r->comm_ns              = stats.comm_ns;
+    r->exposed_ns           = stats.exposed_ns;
     return status;
 }
 
@@ -391,9 +382,9 @@ ls_status ls_trainer_check(ls_trainer *t)
 {
     int64_t every = t->cfg->parallel.check_every, done = ls_optimizer_steps(t->optimizer);
 
-    if (!t->ddp || !every || done % every)
+    if (!every || done % every)
         return LS_OK;
-    ls_status status = ls_ddp_check(t->ddp);
+    ls_status status = ls_strategy_check(&t->strategy);
     return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
 }
 
@@ -461,18 +452,17 @@ ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],
 void ls_trainer_set_trace(ls_trainer *t, ls_trace *trace)
 {
     t->trace = trace;
-    if (t->ddp)
-        ls_ddp_set_trace(t->ddp, trace);
+    ls_strategy_set_trace(&t->strategy, trace);
 }
 
 const char *ls_trainer_strategy(const ls_trainer *t)
 {
-    return t->ddp ? "ddp" : "single";
+    return ls_strategy_name(&t->strategy);
 }
 
-int ls_trainer_buckets(const ls_trainer *t)
+int ls_trainer_groups(const ls_trainer *t)
 {
-    return t->ddp ? ls_ddp_get_stats(t->ddp).buckets : 0;
+    return ls_strategy_get_stats(&t->strategy).groups;
 }
 
 void ls_trainer_set_profile(ls_trainer *t, ls_profile *profile)

@@ -76,8 +76,8 @@ void ls_trainer_set_trace(ls_trainer *trainer, ls_trace *trace);
 /* "single" or "ddp". */
 const char *ls_trainer_strategy(const ls_trainer *trainer);
 
-/* Buckets of DDP; 0 without. */
-int ls_trainer_buckets(const ls_trainer *trainer);
+/* Buckets of DDP, units of FSDP; 0 of one process. */
+int ls_trainer_groups(const ls_trainer *trainer);
 
 int64_t           ls_trainer_vocab_size(const ls_trainer *trainer);
 int64_t           ls_trainer_parameter_count(const ls_trainer *trainer);

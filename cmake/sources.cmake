@@ -146,6 +146,8 @@ set(LS_SOURCES
   dist/agree.c
   dist/bucket.c
   dist/ddp.c
+  dist/strategy.c
+  dist/sync.c
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c

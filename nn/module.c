@@ -193,22 +193,23 @@ int64_t ls_module_parameter_count(const ls_module *root)
 static ls_status give_values(void *context, ls_parameter *p)
 {
     const uint64_t *seed   = context;
+    ls_tensor      *t      = ls_tensor_owned(&p->tensor);
     ls_status       status = LS_OK;
 
-    if (!p->tensor.storage)
-        status = ls_tensor_materialize(&p->tensor, LS_MEM_PARAMS);
-
+    if (!t->storage)
+        status = ls_tensor_materialize(t, LS_MEM_PARAMS);
     if (status)
         return ls_fail_in(status, "parameter %s", p->path);
-    ls_init_fill(&p->init, *seed, p->path, 0, ls_tensor_numel(&p->tensor),
-                 ls_reals(&p->tensor));
+    ls_init_fill(&p->init, *seed, p->path, ls_tensor_owned_first(&p->tensor),
+                 ls_tensor_numel(t), ls_reals(t));
     return LS_OK;
 }
 
 static ls_status take_back(void *context, ls_parameter *p)
 {
     (void)context;
-    ls_tensor_drop(&p->tensor);
+    if (!p->tensor.shard)
+        ls_tensor_drop(&p->tensor);
     return LS_OK;
 }
 

@@ -89,7 +89,8 @@ int64_t ls_module_parameter_count(const ls_module *root);
 
 /*
  * Gives every parameter and buffer memory and its initial values, which are a function of
- * (seed, path, element) alone; a second call gives them again.  On failure what was given is
+ * (seed, path, element) alone; a second call gives them again.  Of a sharded parameter
+ * (tensor.h) the rank's own rows get theirs.  On failure what was given is
  * taken back.  EINVAL for a NULL; ENOMEM.
  */
 LS_MUST_CHECK ls_status ls_module_init(ls_module *root, uint64_t seed);

@@ -27,10 +27,29 @@ ls_status ls_grad_squares(const ls_named_tensor *parameters, int n, ls_exact_sum
 {
     ls_status status = LS_OK;
 
-    for (int i = 0; i < n && !status; i++)
-        if (parameters[i].tensor->grad)
-            status = add_squares(parameters[i].tensor, sum);
+    for (int i = 0; i < n && !status; i++) {
+        const ls_tensor *t = ls_tensor_owned(parameters[i].tensor);
+        if (t->grad)
+            status = add_squares(t, sum);
+    }
     return status;
+}
+
+double ls_grad_largest(const ls_named_tensor *parameters, int n)
+{
+    double largest = 0;
+
+    for (int i = 0; i < n; i++) {
+        const ls_tensor *t = ls_tensor_owned(parameters[i].tensor);
+        for (int64_t k = 0; t->grad && k < ls_tensor_numel(t); k++) {
+            double size = fabs((double)ls_tensor_grad(t)[k]);
+            if (!(size <= largest)) /* a NaN stays */
+                largest = size;
+            if (isnan(largest))
+                return largest;
+        }
+    }
+    return largest;
 }
 
 double ls_grad_norm(const ls_exact_sum *squares, double count)

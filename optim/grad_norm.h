@@ -12,11 +12,16 @@
 #include "core/tensor.h"
 
 /*
- * Adds the squares of all gradients to sum; parameters without one add nothing.  A gradient
- * that is not finite makes the sum not finite.  ENOMEM.
+ * Adds the squares of all gradients to sum; parameters without one add nothing, sharded ones
+ * (tensor.h) the rank's own rows: then the ranks' sums are to be added up.  A gradient that is
+ * not finite makes the sum not finite.  ENOMEM.
  */
 LS_MUST_CHECK ls_status ls_grad_squares(const ls_named_tensor *parameters, int n,
                                         ls_exact_sum *sum);
+
+/* The infinity norm: the largest magnitude, NaN where one is; of sharded parameters, of the
+ * rank's own rows. */
+double ls_grad_largest(const ls_named_tensor *parameters, int n);
 
 /* sqrt(sum of squares) / count: the norm of the mean's gradient. */
 double ls_grad_norm(const ls_exact_sum *squares, double count);

@@ -21,6 +21,7 @@ struct ls_optimizer {
     int                    kinds;
     ls_named_tensor       *state; /* n * kinds: kind after kind of a parameter */
     ls_tensor             *tensors;
+    ls_shard              *shards;  /* of tensors whose parameter is sharded */
     bool                  *started; /* SGD: the momentum buffer holds a gradient */
 };
 
@@ -38,6 +39,17 @@ static const char *kind_name(const ls_optimizer_opts *o, int kind)
     return kind == FIRST ? "exp_avg" : "exp_avg_sq";
 }
 
+/* State i is sharded as its parameter is. */
+static void take_shape(ls_optimizer *opt, int i)
+{
+    const ls_shard *of = opt->parameters[i / opt->kinds].tensor->shard;
+
+    if (!of)
+        return;
+    opt->shards[i]        = (ls_shard){ls_tensor_header(LS_REAL, of->rows.shape), of->first};
+    opt->tensors[i].shard = &opt->shards[i];
+}
+
 static ls_status make_state(ls_optimizer *opt, int i)
 {
     const ls_named_tensor *p = &opt->parameters[i / opt->kinds];
@@ -45,9 +57,11 @@ static ls_status make_state(ls_optimizer *opt, int i)
 
     opt->tensors[i] = ls_tensor_header(LS_REAL, p->tensor->shape);
     opt->state[i]   = (ls_named_tensor){name, &opt->tensors[i]};
-    if (!name || ls_tensor_materialize(&opt->tensors[i], LS_MEM_OPTIM))
+    take_shape(opt, i);
+    ls_tensor *t = ls_tensor_owned(&opt->tensors[i]);
+    if (!name || ls_tensor_materialize(t, LS_MEM_OPTIM))
         return ls_fail_in(LS_ENOMEM, "optimizer state of %s", p->name);
-    memset(ls_tensor_data(&opt->tensors[i]), 0, ls_tensor_bytes(&opt->tensors[i]));
+    memset(ls_tensor_data(t), 0, ls_tensor_bytes(t));
     return LS_OK;
 }
 
@@ -69,7 +83,8 @@ ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
     size_t count     = (size_t)n * (size_t)opt->kinds;
     opt->state       = ls_calloc(count, sizeof *opt->state);
     opt->tensors     = opt->state ? ls_calloc(count, sizeof *opt->tensors) : NULL;
-    opt->started     = opt->tensors ? ls_calloc((size_t)n, sizeof *opt->started) : NULL;
+    opt->shards      = opt->tensors ? ls_calloc(count, sizeof *opt->shards) : NULL;
+    opt->started     = opt->shards ? ls_calloc((size_t)n, sizeof *opt->started) : NULL;
     ls_status status = opt->started ? LS_OK : LS_ENOMEM;
     for (size_t i = 0; i < count && !status; i++)
         status = make_state(opt, (int)i);
@@ -85,9 +100,11 @@ void ls_optimizer_free(ls_optimizer *opt)
         return;
     for (int i = 0; opt->tensors && i < opt->n * opt->kinds; i++) {
         ls_tensor_drop(&opt->tensors[i]);
+        ls_tensor_drop(ls_tensor_owned(&opt->tensors[i]));
         free((char *)opt->state[i].name);
     }
     free(opt->started);
+    free(opt->shards);
     free(opt->tensors);
     free(opt->state);
     free(opt);
@@ -95,8 +112,10 @@ void ls_optimizer_free(ls_optimizer *opt)
 
 void ls_optimizer_zero_grad(ls_optimizer *opt)
 {
-    for (int i = 0; i < opt->n; i++)
+    for (int i = 0; i < opt->n; i++) {
         ls_tensor_zero_grad(opt->parameters[i].tensor);
+        ls_tensor_zero_grad(ls_tensor_owned(opt->parameters[i].tensor));
+    }
 }
 
 void ls_optimizer_set_lr(ls_optimizer *opt, double lr)
@@ -114,10 +133,15 @@ static double decay_of(const ls_optimizer *opt, const ls_tensor *p)
     return p->shape.ndim < 2 ? 0 : opt->opts.weight_decay;
 }
 
+static ls_real *state_of(ls_optimizer *opt, int i)
+{
+    return ls_reals(ls_tensor_owned(&opt->tensors[i]));
+}
+
 static void adam_step(ls_optimizer *opt, int i, double scale)
 {
     const ls_optimizer_opts *o     = &opt->opts;
-    ls_tensor               *p     = opt->parameters[i].tensor;
+    ls_tensor               *p     = ls_tensor_owned(opt->parameters[i].tensor);
     double                   decay = decay_of(opt, p), t = (double)opt->steps;
     ls_adam_args             a = {
                     .scale = (ls_real)scale,
@@ -131,15 +155,15 @@ static void adam_step(ls_optimizer *opt, int i, double scale)
                     .eps          = (ls_real)o->eps,
     };
 
-    ls_k_adam(&a, ls_reals(p), ls_tensor_grad(p), ls_reals(&opt->tensors[i * MOMENTS + FIRST]),
-              ls_reals(&opt->tensors[i * MOMENTS + SECOND]), ls_tensor_numel(p));
+    ls_k_adam(&a, ls_reals(p), ls_tensor_grad(p), state_of(opt, i * MOMENTS + FIRST),
+              state_of(opt, i * MOMENTS + SECOND), ls_tensor_numel(p));
 }
 
 static void sgd_step(ls_optimizer *opt, int i, double scale)
 {
     const ls_optimizer_opts *o   = &opt->opts;
-    ls_tensor               *p   = opt->parameters[i].tensor;
-    ls_real                 *buf = opt->kinds ? ls_reals(&opt->tensors[i]) : NULL;
+    ls_tensor               *p   = ls_tensor_owned(opt->parameters[i].tensor);
+    ls_real                 *buf = opt->kinds ? state_of(opt, i) : NULL;
     ls_sgd_args              a   = {.scale    = (ls_real)scale,
                                     .l2       = (ls_real)decay_of(opt, p),
                                     .momentum = (ls_real)o->momentum,
@@ -150,11 +174,35 @@ static void sgd_step(ls_optimizer *opt, int i, double scale)
     ls_k_sgd(&a, ls_reals(p), ls_tensor_grad(p), buf, ls_tensor_numel(p));
 }
 
+/*
+ * State i was made for all rows, and its parameter has been sharded since: the other rows go.
+ * Where there is no memory for a smaller copy the rows stay in the old one.
+ */
+static void cut_state(ls_optimizer *opt, int i)
+{
+    ls_tensor *whole = &opt->tensors[i];
+
+    if (whole->shard || !opt->parameters[i / opt->kinds].tensor->shard)
+        return;
+    take_shape(opt, i);
+    ls_tensor *rows = &whole->shard->rows;
+    ls_real   *from = ls_reals(whole) + ls_tensor_owned_first(whole);
+    if (ls_tensor_materialize(rows, LS_MEM_OPTIM)) {
+        rows->storage = ls_storage_retain(whole->storage);
+        rows->offset  = ls_tensor_owned_first(whole);
+    } else if (ls_tensor_numel(rows)) {
+        memcpy(ls_reals(rows), from, ls_tensor_bytes(rows));
+    }
+    ls_tensor_drop(whole);
+}
+
 void ls_optimizer_step(ls_optimizer *opt, double scale)
 {
     opt->steps++;
+    for (int i = 0; i < opt->n * opt->kinds; i++)
+        cut_state(opt, i);
     for (int i = 0; i < opt->n; i++) {
-        if (!opt->parameters[i].tensor->grad)
+        if (!ls_tensor_owned(opt->parameters[i].tensor)->grad)
             continue;
         if (opt->opts.type == LS_OPTIM_SGD)
             sgd_step(opt, i, scale);

@@ -5,6 +5,9 @@
  * the one division by the tokens that count and the clipping's coefficient (architecture.md,
  * rule 5).  Weight decay never touches parameters with fewer than two dimensions.  A parameter
  * without a gradient is left alone, as in PyTorch.
+ *
+ * Of a sharded parameter (tensor.h) the rank's own rows are updated, and state exists for these
+ * alone, whether the optimizer was made before the sharding or after it.
  */
 #ifndef LS_OPTIM_OPTIMIZER_H
 #define LS_OPTIM_OPTIMIZER_H
@@ -48,7 +51,8 @@ void ls_optimizer_step(ls_optimizer *opt, double scale);
 
 /*
  * The state tensors, "exp_avg.<name>", "exp_avg_sq.<name>" or "momentum.<name>", in the order
- * of the parameters; owned by the optimizer.
+ * of the parameters; owned by the optimizer.  Sharded as their parameters are, from the first
+ * step after the sharding on.
  */
 const ls_named_tensor *ls_optimizer_state(const ls_optimizer *opt, int *n);
 

@@ -105,6 +105,8 @@ ls_descriptor ls_descriptor_of(const ls_call *call, int size, uint64_t sequence,
         d.op = (uint8_t)call->op;
     if (ls_collective_is_rooted(call->kind) || ls_collective_is_paired(call->kind))
         d.root = (uint32_t)call->root;
+    else
+        d.root = call->tag;
     if (call->slices)
         d.slices = hash_slices(call->slices, size);
     return d;
@@ -149,6 +151,8 @@ const char *ls_descriptor_text(char text[LS_DESCRIPTOR_TEXT], const ls_descripto
         add(&l, ", root %" PRIu32, d->root);
     if (ls_collective_is_paired(d->kind))
         add(&l, ", %s rank %" PRIu32, d->kind == LS_SEND ? "to" : "from", d->root);
+    if (!ls_collective_is_rooted(d->kind) && !ls_collective_is_paired(d->kind) && d->root)
+        add(&l, ", tag %" PRIu32, d->root);
     add(&l, ")");
     return text;
 }

@@ -79,13 +79,15 @@ typedef struct {
     ls_reduce_op  op;
     int           root; /* of broadcast, reduce, gather, scatter; the peer of send and recv */
     const ls_segment_list *slices; /* [size of the group], or NULL */
+    uint32_t tag; /* what it is of, to tell calls of equal size apart; not where there is a
+                     root or a peer */
 } ls_call;
 
 typedef struct {
     uint64_t sequence; /* of the group, from 1; of the pair for send and recv */
     uint64_t count;
     uint8_t  kind, dtype, op, algorithm;
-    uint32_t root;
+    uint32_t root;   /* of the kinds that have one; of the others the tag */
     uint64_t slices; /* hash of the segment lists, 0 without */
 } ls_descriptor;
 
