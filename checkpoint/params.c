@@ -85,6 +85,18 @@ static ls_status read_all(const ls_safetensors *file, const ls_named_tensor *lis
     return LS_OK;
 }
 
+ls_status ls_params_load_open(const ls_safetensors *file, const ls_named_tensor *list, size_t n)
+{
+    ls_status status = check_list(list, n);
+
+    if (status)
+        return ls_fail_in(status, "%s", file->path);
+    status = ls__params_match(file, list, n);
+    if (!status)
+        status = check_values(file);
+    return status ? status : read_all(file, list, n);
+}
+
 ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n)
 {
     ls_safetensors *file;
@@ -93,13 +105,8 @@ ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n
     if (status)
         return ls_fail_in(status, "%s", path);
     status = ls_safetensors_open(path, &file);
-    if (status)
-        return status;
-    status = ls__params_match(file, list, n);
     if (!status)
-        status = check_values(file);
-    if (!status)
-        status = read_all(file, list, n);
+        status = ls_params_load_open(file, list, n);
     ls_safetensors_close(file);
     return status;
 }

@@ -29,6 +29,9 @@ int ls_cmd_inspect(int argc, char **argv);
  */
 int ls_cmd_diff(int argc, char **argv);
 
+/* repair RUN_DIR: finds the newest valid checkpoint and sets checkpoints/latest. */
+int ls_cmd_repair(int argc, char **argv);
+
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 

@@ -8,6 +8,7 @@
 
 #include "autograd/ops.h"
 #include "checkpoint/params.h"
+#include "cli/files.h"
 #include "nn/gpt.h"
 #include "nn/mlp.h"
 
@@ -63,7 +64,11 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
 
     if (status || !strcmp(cfg->model.init, "random"))
         return status;
-    status = ls_params_load(cfg->model.init, parameters, (size_t)n);
+    ls_safetensors *file;
+    status = ls_checkpoint_open(cfg->model.init, &file);
+    if (!status)
+        status = ls_params_load_open(file, parameters, (size_t)n);
+    ls_safetensors_close(file);
     return status ? ls_fail_in(status, "model.init") : LS_OK;
 }
 

@@ -87,6 +87,7 @@ set(LS_SOURCES
   optim/schedule.c
   # data
   data/dataset.c
+  data/fingerprint.c
   data/sampler.c
   data/text.c
   data/token_file.c
@@ -174,10 +175,12 @@ set(LS_CLI_SOURCES
   cli/args.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
+  cli/checkpoints.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_repair.c
   cli/cmd_run.c
   cli/cmd_train.c
   cli/collective_bench.c
@@ -185,6 +188,7 @@ set(LS_CLI_SOURCES
   cli/compare.c
   cli/compute.c
   cli/config.c
+  cli/config_compare.c
   cli/config_fill.c
   cli/config_docs.c
   cli/config_print.c
@@ -199,8 +203,11 @@ set(LS_CLI_SOURCES
   cli/open_checkpoint.c
   cli/progress.c
   cli/ranks.c
+  cli/resume.c
   cli/run_dir.c
+  cli/saving.c
   cli/tracing.c
   cli/train.c
+  cli/train_state.c
   cli/trainer.c
 )
