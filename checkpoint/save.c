@@ -303,13 +303,14 @@ ls_status ls_saver_begin(ls_saver *s, const ls_save_facts *facts, ls_save_end *e
     ls_status status = ls_comm_agree(s->opts.comm, prepare(s, facts));
     if (status)
         return fail_save(s, status, end);
-    if (s->opts.async)
+    bool async = s->opts.async && !facts->wait;
+    if (async)
         status = take_snapshots(s);
     if (status)
         return status;
     s->state = WRITING;
     start_job(s, write_part);
-    if (!s->opts.async || s->end.no_snapshot)
+    if (!async || s->end.no_snapshot)
         status = ls_saver_wait(s, end);
     s->stalled_ns = ls_now_ns() - s->begun;
     return status;

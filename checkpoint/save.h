@@ -39,6 +39,7 @@ typedef struct {
 typedef struct {
     int64_t     step;
     const char *strategy, *state, *config, *tokenizer;
+    bool        wait; /* nothing goes on meanwhile: no snapshot, and begin returns at the end */
 } ls_save_facts;
 
 /* How a save ended; step 0: none has. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/params_impl.h"
 #include "core/alloc.h"
 
 enum { PAIRS = 6 };
@@ -131,4 +132,27 @@ bool ls_view_is(const ls_safetensors *file, const ls_st_entry *entry, ls_tensor_
 
     return c ? ls_manifest_find(&c->manifest, entry->name)->kind == kind
              : kind == LS_KIND_PARAMETER;
+}
+
+void ls_view_keep(ls_safetensors *file, ls_tensor_kind kind)
+{
+    ls_st_header *h    = &file->header;
+    size_t        kept = 0;
+
+    for (size_t i = 0; i < h->n_entries; i++)
+        if (ls_view_is(file, &h->entry[i], kind))
+            h->entry[kept++] = h->entry[i];
+    h->n_entries = kept;
+}
+
+static bool is_kind(const void *file, const ls_st_entry *entry, int kind)
+{
+    return ls_view_is(file, entry, (ls_tensor_kind)kind);
+}
+
+ls_status ls_view_hashes(const ls_safetensors *file, char params[LS_SHA256_HEX],
+                         char state[LS_SHA256_HEX])
+{
+    return ls__params_view_sha256(file, is_kind, ls_view_checkpoint(file)->manifest.step,
+                                  params, state);
 }

@@ -14,16 +14,17 @@
 #include "cli/train.h"
 #include "core/json.h"
 
-static const char help[] = "usage: lockstep eval CHECKPOINT [--data FILE]\n"
-                           "\n"
-                           "Prints {\"loss\", \"perplexity\", \"tokens\"} over all whole "
-                           "sequences of FILE, or else of the\n"
-                           "validation data that the checkpoint's config names.  CHECKPOINT is "
-                           "a .safetensors file of\n"
-                           "Lockstep's, or a run directory.\n"
-                           "\n"
-                           "  --data FILE   text, plain or .gz\n"
-                           "  -h, --help    this text\n";
+static const char help[] =
+    "usage: lockstep eval CHECKPOINT [--data FILE]\n"
+    "\n"
+    "Prints {\"loss\", \"perplexity\", \"tokens\"} over all whole "
+    "sequences of FILE, or else of the\n"
+    "validation data that the checkpoint's config names.  CHECKPOINT is "
+    "a checkpoint's\n"
+    "directory, a run directory (its newest valid one), or a .safetensors file of Lockstep's.\n"
+    "\n"
+    "  --data FILE   text, plain or .gz\n"
+    "  -h, --help    this text\n";
 
 typedef struct {
     const char *checkpoint, *data;

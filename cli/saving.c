@@ -70,7 +70,7 @@ static ls_status look_at_end(ls_saving *s, const ls_save_end *e, bool last)
 /* ---- begin ---- */
 
 static ls_status begin_with(ls_saving *s, const ls_trainer_place *place,
-                            const ls_run_counters *counters, ls_save_end *end)
+                            const ls_run_counters *counters, bool wait, ls_save_end *end)
 {
     char     *state     = ls_train_state_print(s->cfg, s->trainer, place, counters, s->prints);
     char     *config    = ls_config_json(s->cfg);
@@ -84,7 +84,8 @@ static ls_status begin_with(ls_saving *s, const ls_trainer_place *place,
                                                  .strategy  = ls_trainer_strategy(s->trainer),
                                                  .state     = state,
                                                  .config    = config,
-                                                 .tokenizer = tokenizer},
+                                                 .tokenizer = tokenizer,
+                                                 .wait      = wait},
                                 end);
     free(tokenizer);
     free(config);
@@ -92,13 +93,14 @@ static ls_status begin_with(ls_saving *s, const ls_trainer_place *place,
     return status;
 }
 
-static ls_status begin(ls_saving *s, const ls_run_counters *counters, ls_save_end *end)
+static ls_status begin(ls_saving *s, const ls_run_counters *counters, bool wait,
+                       ls_save_end *end)
 {
     ls_trainer_place place;
     ls_status        status = ls_trainer_get_place(s->trainer, &place);
 
     if (!status)
-        status = begin_with(s, &place, counters, end);
+        status = begin_with(s, &place, counters, wait, end);
     free(place.started);
     return status;
 }
@@ -123,7 +125,7 @@ ls_status ls_saving_step(ls_saving *s, const ls_run_counters *counters)
         return status;
     status = wait_for_last(s, false);
     if (!status)
-        status = begin(s, counters, &end);
+        status = begin(s, counters, false, &end);
     return status ? status : look_at_end(s, &end, false);
 }
 
@@ -134,8 +136,6 @@ ls_status ls_saving_end(ls_saving *s, const ls_run_counters *counters, bool must
 
     if (status || !must || !counters->step || s->saved == counters->step)
         return status;
-    status = begin(s, counters, &end);
-    if (!status)
-        status = look_at_end(s, &end, true);
-    return status ? status : wait_for_last(s, true);
+    status = begin(s, counters, true, &end);
+    return status ? status : look_at_end(s, &end, true);
 }
