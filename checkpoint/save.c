@@ -78,7 +78,7 @@ static void start_job(ls_saver *s, ls_status (*work)(ls_saver *s))
     s->work       = work;
     s->status     = LS_OK;
     s->done       = 0;
-    s->has_thread = !pthread_create(&s->thread, NULL, job_thread, s);
+    s->has_thread = !s->opts.no_thread && !pthread_create(&s->thread, NULL, job_thread, s);
     if (!s->has_thread)
         run_job(s);
 }

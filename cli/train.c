@@ -554,7 +554,10 @@ static ls_status train(run *r, ls_config *cfg, const ls_train_opts *opts)
     if (!r->ranks.rank)
         say_hello(r);
     start_progress(r);
-    status = take_steps(r);
+    if (r->last.step && validation_is_due(r))
+        status = validate(r); /* that of the step it goes on from was interrupted */
+    if (!status)
+        status = take_steps(r);
     if (status)
         return rescue(r, status);
     status = report_late(r);

@@ -152,6 +152,13 @@ def tree(folder):
                   for base, folders, files in os.walk(folder) for name in folders + files)
 
 
+def latest(folder, run_dir="r"):
+    """The path of the run's newest checkpoint, below folder; None where there is none."""
+    store = os.path.join(folder, run_dir, "checkpoints")
+    steps = sorted(name for name in os.listdir(store) if name.startswith("step-")) if os.path.isdir(store) else []
+    return os.path.join(run_dir, "checkpoints", steps[-1]) if steps else None
+
+
 def read(folder, *parts):
     with open(os.path.join(folder, *parts), "rb") as f:
         return f.read()

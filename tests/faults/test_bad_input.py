@@ -140,7 +140,7 @@ USAGE = [
     ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
-     for name in "generate export import plan repair report".split()]
+     for name in "generate export import plan report".split()]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [
@@ -240,10 +240,10 @@ def test_not_finite(folder):
     cli.row("not finite")
     cli.write_config(folder)
     cli.check_ok(cli.run(folder, "train", "c.json"))
-    kept = cli.read(folder, "r", "params.safetensors")
+    kept = cli.tree(os.path.join(folder, "r", "checkpoints"))
     for micro in (1, 4):
         cli.write_config(folder, optim__lr=1e30, batch__micro=micro)
-        r = cli.run(folder, "train", "c.json")
+        r = cli.run(folder, "train", "c.json", "--resume", "never")
         cli.check_error(r, 1, "step 2", "micro-batch 0", "loss is", "gradient")
         cli.check(cli.error_lines(r)[0] in cli.read(folder, "r", "log.txt").decode(), "the error is in log.txt")
         cli.equal([line["step"] for line in cli.metrics(folder)], ["1"], "steps in metrics")
@@ -251,11 +251,11 @@ def test_not_finite(folder):
         good = cli.write_config(folder, "good.json", run__steps=1, run__dir="good", batch__micro=micro, optim__lr=1e30,
                                 optim__schedule={"type": "constant"})
         cli.write_config(folder, optim__lr=1e30, batch__micro=micro, optim__schedule={"type": "constant"})
-        cli.check_error(cli.run(folder, "train", "c.json"), 1, "step 2")
+        cli.check_error(cli.run(folder, "train", "c.json", "--resume", "never"), 1, "step 2")
         cli.check_ok(cli.run(folder, "train", good))
         cli.check_ok(cli.run(folder, "diff", "r", "good"))
         shutil.rmtree(os.path.join(folder, "good"))
-    cli.equal(cli.read(folder, "r", "previous-1", "params.safetensors"), kept, "the first run's parameters")
+    cli.equal(cli.tree(os.path.join(folder, "r", "previous-1", "checkpoints")), kept, "the first run's checkpoints")
     shutil.rmtree(os.path.join(folder, "r"))
 
 
@@ -316,12 +316,12 @@ def test_file_size(folder):
     cli.row("a limit that the logs reach")
     cli.write_config(folder, run__steps=400, model__d_model=16, model__n_layer=1, data__val_fraction=None)
     check_lost_metrics(folder, cli.run(folder, "train", "c.json", **file_size_limit(40_000)))
-    cli.row("a limit that the parameters reach")
+    cli.row("a limit that the checkpoint reaches")
     before = cli.tree(os.path.join(folder, "r"))
-    r = cli.run(folder, "train", "c.json", "--set", "log.every=400", **file_size_limit(16_000))
-    cli.check_error(r, 1, "r/params.safetensors", "writing", "File too large")
+    r = cli.run(folder, "train", "c.json", "--resume", "never", "--set", "log.every=400", **file_size_limit(16_000))
+    cli.check_error(r, 1, "step 400 is not saved", "r/checkpoints/", "writing", "File too large")
     cli.equal([p for p in cli.tree(os.path.join(folder, "r", "previous-1"))], before, "the earlier run")
-    cli.check(not os.path.exists(os.path.join(folder, "r", "params.safetensors")), "no new parameters")
+    cli.equal(cli.tree(os.path.join(folder, "r", "checkpoints")), [], "no new checkpoint")
     cli.equal(cli.temporaries(folder), [], "temporary files")
     cli.row("init over an older file")
     cli.check_ok(cli.run(folder, "init", "c.json", "-o", "old.st"))
