@@ -233,3 +233,23 @@ ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text)
     free(theirs);
     return status;
 }
+
+ls_status ls_ranks_share(const ls_ranks *ranks, char **data, size_t *bytes)
+{
+    int64_t n = (int64_t)*bytes;
+
+    if (!ranks->world)
+        return *data ? LS_OK : LS_ENOMEM;
+    ls_status status = ls_comm_broadcast(ranks->world, &n, 1, LS_I64, 0);
+    if (status)
+        return status;
+    if (ranks->rank) {
+        free(*data);
+        *data = ls_calloc((size_t)n + 1, 1);
+    }
+    status = ls_ranks_agree(ranks, *data ? LS_OK : LS_ENOMEM);
+    if (!status && n)
+        status = ls_comm_broadcast(ranks->world, *data, n, LS_U8, 0);
+    *bytes = (size_t)n;
+    return status;
+}

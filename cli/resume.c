@@ -88,33 +88,21 @@ static ls_status split(const char *text, int n, ls_candidates *c)
     return LS_OK;
 }
 
-static ls_status share_text(ls_resume *r, char *text, size_t bytes, int n)
-{
-    ls_status status = ls_ranks_agree(r->ranks, text ? LS_OK : LS_ENOMEM);
-
-    if (!status && bytes)
-        status = ls_comm_broadcast(r->ranks->world, text, (int64_t)bytes, LS_U8, 0);
-    if (!status && r->ranks->rank)
-        status = split(text, n, &r->candidates);
-    return ls_ranks_agree(r->ranks, status);
-}
-
 static ls_status share_candidates(ls_resume *r)
 {
-    size_t bytes = 0;
-    char  *text  = NULL;
+    size_t  bytes    = 0;
+    int64_t facts[2] = {r->candidates.n, r->candidates.named};
 
     if (!r->ranks->world)
         return LS_OK;
-    if (!r->ranks->rank)
-        text = joined(&r->candidates, &bytes);
-    int64_t   facts[3] = {(int64_t)bytes, r->candidates.n, r->candidates.named};
-    ls_status status   = ls_comm_broadcast(r->ranks->world, facts, 3, LS_I64, 0);
-    if (!status && r->ranks->rank)
-        text = ls_calloc((size_t)facts[0] + 1, 1);
+    char     *text   = r->ranks->rank ? NULL : joined(&r->candidates, &bytes);
+    ls_status status = ls_ranks_share(r->ranks, &text, &bytes);
     if (!status)
-        status = share_text(r, text, (size_t)facts[0], (int)facts[1]);
-    r->candidates.named = facts[2] != 0;
+        status = ls_comm_broadcast(r->ranks->world, facts, 2, LS_I64, 0);
+    if (!status)
+        status = ls_ranks_agree(
+            r->ranks, r->ranks->rank ? split(text, (int)facts[0], &r->candidates) : LS_OK);
+    r->candidates.named = facts[1] != 0;
     free(text);
     return status;
 }

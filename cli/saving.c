@@ -4,6 +4,7 @@
 #include "cli/saving.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/run_dir.h"
 #include "core/alloc.h"
@@ -14,9 +15,12 @@ ls_status ls_saving_open(ls_saving *s)
     const ls_stored_tensor *list;
     size_t                  n;
 
-    s->store         = ls_run_dir_path(cfg->run.dir, "checkpoints");
-    ls_status status = s->store ? ls_trainer_tensors(s->trainer, &list, &n) : LS_ENOMEM;
-    status           = ls_ranks_agree(s->ranks, status);
+    s->store        = ls_run_dir_path(cfg->run.dir, "checkpoints");
+    size_t    bytes = s->store ? strlen(s->store) : 0;
+    ls_status status =
+        ls_ranks_share(s->ranks, &s->store, &bytes); /* rank 0's run.dir counts */
+    if (!status)
+        status = ls_ranks_agree(s->ranks, ls_trainer_tensors(s->trainer, &list, &n));
     if (status)
         return status;
     ls_saver_opts opts = {.store      = s->store,

@@ -13,7 +13,8 @@
 
 /* ---- fingerprints ---- */
 
-static ls_status make_prints(const ls_cfg_paths *paths, ls_fingerprint **prints, int64_t *n)
+static ls_status make_prints(const char *key, const ls_cfg_paths *paths,
+                             ls_fingerprint **prints, int64_t *n)
 {
     ls_status status = LS_OK;
 
@@ -23,16 +24,17 @@ static ls_status make_prints(const ls_cfg_paths *paths, ls_fingerprint **prints,
     *n = paths->count;
     for (int64_t i = 0; i < *n && !status; i++)
         status = ls_fingerprint_file(paths->item[i], &(*prints)[i]);
-    return status;
+    return status ? ls_fail_in(status, "%s", key) : LS_OK;
 }
 
 ls_status ls_data_prints_make(const ls_config *cfg, ls_data_prints *prints)
 {
-    *prints          = (ls_data_prints){0};
-    ls_status status = make_prints(&cfg->data.train, &prints->train, &prints->n_train);
+    *prints = (ls_data_prints){0};
+    ls_status status =
+        make_prints("data.train", &cfg->data.train, &prints->train, &prints->n_train);
 
     if (!status)
-        status = make_prints(&cfg->data.val, &prints->val, &prints->n_val);
+        status = make_prints("data.val", &cfg->data.val, &prints->val, &prints->n_val);
     if (status)
         ls_data_prints_free(prints);
     return status;

@@ -168,7 +168,7 @@ def test_kill(folder):
     whole = time.monotonic() - began
     want, there = cli.summary(folder)["params_sha256"], 0
     for i in range(12):
-        p = cli.start(folder, "train", "c.json", "--set", "run.dir=k", "--resume", "never")
+        p = cli.start(folder, "train", "c.json", "--set", "run.dir=k")
         time.sleep(whole * (0.4 + i / 10))
         p.kill()
         end(p)
@@ -194,7 +194,7 @@ def test_previous(folder):
     hashes = []
     for i in range(4):
         cli.row(f"run {i + 1}")
-        r = cli.run(folder, "train", "c.json", "--resume", "never", "--set", f"run.seed={i}")
+        r = cli.run(folder, "train", "c.json", "--set", f"run.seed={i}")
         cli.check_ok(r)
         cli.equal("earlier run" in r.stderr, i > 0, "it says so")
         hashes.append(cli.summary(folder)["params_sha256"])
