@@ -159,6 +159,8 @@ def test_damage(folder):
             cli.check(text in one_line(" ".join(passed)), f"{text!r} in {passed}")
         cli.check("going on after step 4" in r.stderr, "it goes on from the one before")
         cli.equal(cli.summary(folder)["state_sha256"], cli.summary(folder, "longer")["state_sha256"], "state_sha256")
+        if i % 2:
+            continue
         start(folder)
         spoil(folder)
         r = cli.run(folder, "inspect", os.path.dirname(part(folder, 6, "x")))
