@@ -45,12 +45,17 @@
 #include "optim/schedule.h"
 
 #include "data/dataset.h"
+#include "data/fingerprint.h"
 #include "data/sampler.h"
 #include "data/text.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
 
+#include "checkpoint/load.h"
 #include "checkpoint/params.h"
+#include "checkpoint/save.h"
+#include "checkpoint/store.h"
+#include "checkpoint/view.h"
 
 #include "dist/comm/comm.h"
 #include "dist/comm/join.h"

@@ -1,7 +1,7 @@
 # bash completion for lockstep
 _lockstep_options() {
     case $1 in
-    train) echo "--nproc --set --resume --dry-run --help" ;;
+    train) echo "--nproc --set --resume --stop-at --allow-change --new-data --dry-run --help" ;;
     collectives) echo "-n --op --bytes --transport --algorithm --memory --dtype --redop --root --compare --json --help" ;;
     bench) echo "--set --nproc --steps --json --help" ;;
     init) echo "-o --set --help" ;;
@@ -17,7 +17,7 @@ _lockstep() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff bench run --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff repair bench run --help --version" -- "$current")
         return
     fi
     if [ "$command" = run ]; then # behind -- the program, and then files
