@@ -80,7 +80,7 @@ static void unmark_all(ls_tape *tape)
 
 ls_storage *ls__new_grad(const ls_tensor *t)
 {
-    if (t->grad_home)
+    if (t->grad_home && !t->home_lent)
         return ls_storage_view(t->grad_home, (size_t)ls_tensor_numel(t) * sizeof(ls_real),
                                LS_MEM_GRADS);
     return ls_storage_new((size_t)ls_tensor_numel(t) * sizeof(ls_real),
@@ -186,9 +186,11 @@ static ls_status deliver_early(ls_node *n, int i, bool retain)
     ls_real     dout  = *(const ls_real *)n->out->grad->data;
     ls_grad     into;
 
-    if (!retain && !t->grad && !t->grad_home) {
+    if (!retain && !t->grad && (!t->grad_home || early->is_view)) {
         if (dout != 1)
             ls_k_scale(early->data, early->data, dout, ls_tensor_numel(t), false);
+        if (early->is_view)
+            t->home_lent = false;
         t->grad     = early;
         n->early[i] = NULL;
         return LS_OK;

@@ -32,6 +32,8 @@ void ls__call_release(ls_node *call)
     ls_storage_release(call->aux);
     call->aux = NULL;
     for (int i = 0; i < call->n_in; i++) {
+        if (call->early[i] && call->early[i]->is_view)
+            call->in[i]->home_lent = false;
         ls_storage_release(call->early[i]);
         call->early[i] = NULL;
     }
@@ -153,6 +155,8 @@ ls_tensor *ls__tape_alias(ls_tape *tape, ls_tensor *x)
     memcpy(t->stride, x->stride, sizeof t->stride);
     t->offset  = x->offset;
     t->storage = ls_storage_retain(x->storage);
+    t->is_wide = x->is_wide;
+    t->wide    = x->wide;
     return t;
 }
 
@@ -313,6 +317,8 @@ static ls_status make_early(ls_node *call, unsigned early)
         call->early[i] = ls__new_grad(call->in[i]);
         if (!call->early[i])
             return LS_ENOMEM;
+        if (call->early[i]->is_view)
+            call->in[i]->home_lent = true;
     }
     return LS_OK;
 }

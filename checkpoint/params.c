@@ -8,13 +8,14 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/params_impl.h"
+#include "checkpoint/stream.h"
 #include "core/alloc.h"
 
 /* Refuses what cannot be read or written as one run of bytes. */
 static ls_status check_list(const ls_named_tensor *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const ls_tensor *t = list[i].tensor;
+        const ls_tensor *t = ls_tensor_owned(list[i].tensor);
         if (!t->storage || !t->storage->data)
             return ls_fail(LS_ESTATE, "tensor '%s' has no memory", list[i].name);
         if (!ls_tensor_is_contiguous(t))
@@ -29,11 +30,30 @@ static ls_st_source source_of(const ls_named_tensor *named)
     ls_st_source     s = {.name  = named->name,
                           .dtype = ls_dtype_name(t->dtype),
                           .ndim  = t->shape.ndim,
-                          .data  = ls_tensor_data(t)};
+                          .data  = t->shard ? NULL : ls_tensor_data(t)};
 
     for (int i = 0; i < s.ndim; i++)
         s.dim[i] = (uint64_t)t->shape.dim[i];
     return s;
+}
+
+/* Of sharded tensors the values come when they are asked for. */
+static ls_status give_values(void *context, size_t i, ls_stream_take take, void *to)
+{
+    return ls_stream_values((const ls_named_tensor *)context + i, take, to);
+}
+
+/* What a rank does while another one writes a file of sharded tensors: the same, in order. */
+static ls_status give_all(const ls_named_tensor *list, size_t n)
+{
+    ls_named_tensor *sorted = ls__params_sorted(list, n);
+    ls_status        status = sorted ? LS_OK : LS_ENOMEM;
+
+    for (size_t i = 0; i < n && !status; i++)
+        if (!ls_stream_arrives(sorted[i].tensor))
+            status = ls_stream_values(&sorted[i], NULL, NULL);
+    free(sorted);
+    return status;
 }
 
 ls_status ls_params_save(const char *path, const ls_named_tensor *list, size_t n,
@@ -43,7 +63,9 @@ ls_status ls_params_save(const char *path, const ls_named_tensor *list, size_t n
     ls_status status = ls_params_sha256(list, n, hex);
 
     if (status)
-        return ls_fail_in(status, "%s", path);
+        return ls_fail_in(status, "%s", path ? path : "another rank's file");
+    if (!path)
+        return give_all(list, n);
     ls_st_source   *sources = ls_calloc(n, sizeof *sources);
     ls_st_metadata *all     = ls_calloc(n_pairs + 1, sizeof *all);
     if (!sources || !all) {
@@ -55,7 +77,8 @@ ls_status ls_params_save(const char *path, const ls_named_tensor *list, size_t n
     all[0] = (ls_st_metadata){LS_PARAMS_SHA256_KEY, hex};
     for (size_t i = 0; i < n_pairs; i++)
         all[i + 1] = pairs[i];
-    status = ls_safetensors_write(path, sources, n, all, n_pairs + 1);
+    status = ls_safetensors_write_given(path, sources, n, all, n_pairs + 1,
+                                        &(ls_st_giver){give_values, (void *)list});
 out_free:
     free(all);
     free(sources);
@@ -77,9 +100,11 @@ static ls_status check_values(const ls_safetensors *file)
 static ls_status read_all(const ls_safetensors *file, const ls_named_tensor *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const ls_tensor *t = list[i].tensor;
-        ls_status status = ls_safetensors_read(file, ls_safetensors_find(file, list[i].name), 0,
-                                               ls_tensor_data(t), ls_tensor_bytes(t));
+        const ls_tensor *t = ls_tensor_owned(list[i].tensor);
+        uint64_t         first =
+            (uint64_t)ls_tensor_owned_first(list[i].tensor) * ls_dtype_bytes(t->dtype);
+        ls_status status = ls_safetensors_read(file, ls_safetensors_find(file, list[i].name),
+                                               first, ls_tensor_data(t), ls_tensor_bytes(t));
         if (status)
             return status;
     }
@@ -123,6 +148,12 @@ static void add(hash *h, const void *data, size_t bytes)
         h->status = ls_sha256_update(&h->sha, data, bytes);
 }
 
+static ls_status add_block(void *context, const void *data, size_t bytes)
+{
+    add(context, data, bytes);
+    return ((hash *)context)->status;
+}
+
 /* What stands in front of a tensor's values. */
 static void add_head(hash *h, const char *name, const char *dtype, const uint64_t *dim,
                      int ndim)
@@ -152,7 +183,8 @@ static void add_list(hash *h, const ls_named_tensor *list, size_t n)
     for (size_t i = 0; i < n; i++) {
         ls_st_source s = source_of(&sorted[i]);
         add_head(h, s.name, s.dtype, s.dim, s.ndim);
-        add(h, s.data, ls_tensor_bytes(sorted[i].tensor));
+        ls_status status = ls_stream_values(&sorted[i], add_block, h);
+        h->status        = h->status ? h->status : status;
     }
     free(sorted);
 }

@@ -17,6 +17,10 @@
 /*
  * Writes n contiguous tensors, each in its own dtype, with {"format": "pt", "params_sha256"}
  * and the pairs given as metadata.  On failure the old file is unchanged (safetensors.h).
+ *
+ * Of sharded tensors (core/tensor.h) this and the hashes below are collective: all ranks of
+ * their group call it, in the same order; rank 0 writes, with the others' rows, and has the
+ * hashes; the others give path NULL.
  */
 LS_MUST_CHECK ls_status ls_params_save(const char *path, const ls_named_tensor *list, size_t n,
                                        const ls_st_metadata *pairs, size_t n_pairs);
@@ -24,7 +28,8 @@ LS_MUST_CHECK ls_status ls_params_save(const char *path, const ls_named_tensor *
 /*
  * Fills n contiguous, materialised tensors.  LS_ESHAPE, with one message that lists what is
  * missing, unexpected or of another shape or dtype; LS_EFORMAT for a malformed or damaged file;
- * LS_EIO.  On failure no tensor is changed, unless a read fails that worked a moment before.
+ * LS_EIO.  On failure no tensor is changed, unless a read fails that worked a moment before. Of
+ * sharded tensors the rank's own rows are read.
  */
 LS_MUST_CHECK ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n);
 

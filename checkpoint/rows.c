@@ -3,32 +3,24 @@
  */
 #include "checkpoint/rows.h"
 
+#include "dist/shard.h"
+
 uint64_t ls_rows_of(const ls_tensor *t)
 {
-    return t->shape.ndim ? (uint64_t)t->shape.dim[0] : 1;
+    return (uint64_t)ls_tensor_rows(t);
 }
 
 uint64_t ls_row_bytes_of(const ls_tensor *t)
 {
-    uint64_t rows = ls_rows_of(t);
-
-    return rows ? (uint64_t)ls_shape_numel(&t->shape) / rows * ls_dtype_bytes(t->dtype) : 0;
-}
-
-static ls_row_range held_by_shard(const ls_shard *shard)
-{
-    return (ls_row_range){(uint64_t)shard->first, ls_rows_of(&shard->rows)};
+    return ls_rows_of(t) ? (uint64_t)ls_tensor_row_elements(t) * ls_dtype_bytes(t->dtype) : 0;
 }
 
 ls_row_range ls_rows_share(const ls_tensor *t, int rank, int size)
 {
     if (t->shard)
-        return held_by_shard(t->shard);
-    uint64_t rows = ls_rows_of(t), each = (rows + (uint64_t)size - 1) / (uint64_t)size;
-    uint64_t first = each * (uint64_t)rank;
-    if (first >= rows)
-        return (ls_row_range){rows, 0};
-    return (ls_row_range){first, rows - first < each ? rows - first : each};
+        return (ls_row_range){(uint64_t)t->shard->first, ls_rows_of(&t->shard->rows)};
+    ls_rows rows = ls_shard_rows(ls_tensor_rows(t), rank, size);
+    return (ls_row_range){(uint64_t)rows.first, (uint64_t)rows.count};
 }
 
 char *ls_rows_at(const ls_tensor *t, uint64_t row)

@@ -162,4 +162,21 @@ LS_MUST_CHECK ls_status ls_safetensors_write_checked(const char         *path,
                                                      const ls_st_metadata *pairs,
                                                      size_t n_pairs, ls_st_written *written);
 
+/*
+ * Who has the values of tensors whose data is NULL: hands those of tensors[i] to take(to, ...),
+ * in order and in as many pieces as it likes.  Asked once for each, in the order of the file,
+ * also after a failure of take: others may be giving.
+ */
+typedef struct {
+    ls_status (*give)(void *context, size_t                                              i,
+                      ls_status (*take)(void *to, const void *data, size_t bytes), void *to);
+    void *context;
+} ls_st_giver;
+
+/* The same, with values from a giver. */
+LS_MUST_CHECK ls_status ls_safetensors_write_given(const char         *path,
+                                                   const ls_st_source *tensors, size_t n,
+                                                   const ls_st_metadata *pairs, size_t n_pairs,
+                                                   const ls_st_giver *giver);
+
 #endif

@@ -148,68 +148,103 @@ static ls_status add_header(ls_strbuf *text, const placed *order, size_t n,
 
 enum { PIECE_BYTES = 1 << 20 }; /* stays in a core's cache between checksum and write */
 
-static ls_status write_values(ls_atomic_file *f, const placed *p, const atomic_int *stop,
-                              uint32_t *crc)
-{
-    const char *data = p->source->data;
+/* What was laid out, and where its values come from. */
+typedef struct {
+    const ls_st_source *tensors;
+    const placed       *order;
+    size_t              n;
+    const ls_st_giver  *giver;   /* NULL: none */
+    ls_st_written      *written; /* NULL: nobody asks */
+} plan;
 
-    for (uint64_t at = 0; at < p->bytes; at += PIECE_BYTES) {
-        size_t bytes = p->bytes - at < PIECE_BYTES ? (size_t)(p->bytes - at) : PIECE_BYTES;
-        if (stop && *stop)
-            return ls_fail(LS_EINTERRUPTED, "%s: writing was given up", f->path);
-        if (crc)
-            *crc = ls_crc32(*crc, data + at, bytes);
-        ls_status status = ls_atomic_write(f, data + at, bytes);
+/* A file that values go into. */
+typedef struct {
+    ls_atomic_file    file;
+    const atomic_int *stop; /* NULL: none */
+    uint32_t          crc;  /* of the present tensor's values */
+} sink;
+
+static ls_status write_piece(void *to, const void *data, size_t bytes)
+{
+    sink *s = to;
+
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const char *piece = (const char *)data + at;
+        size_t      n     = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        if (s->stop && *s->stop)
+            return ls_fail(LS_EINTERRUPTED, "%s: writing was given up", s->file.path);
+        s->crc           = ls_crc32(s->crc, piece, n);
+        ls_status status = ls_atomic_write(&s->file, piece, n);
         if (status)
             return status;
     }
     return LS_OK;
 }
 
-static ls_status write_all(ls_atomic_file *f, const ls_strbuf *header, const placed *order,
-                           size_t n, const ls_st_source *first, ls_st_written *w)
+static ls_status let_go(void *to, const void *data, size_t bytes)
 {
-    ls_status status = ls_atomic_write(f, header->data, header->used);
-    uint64_t  at     = header->used;
-
-    for (size_t i = 0; i < n && !status; at += order[i++].bytes) {
-        size_t given = (size_t)(order[i].source - first);
-        if (w) {
-            w->offset[given] = at;
-            w->crc[given]    = 0;
-        }
-        status = write_values(f, &order[i], w ? w->stop : NULL, w ? &w->crc[given] : NULL);
-    }
-    if (w) {
-        w->header_bytes = header->used;
-        w->header_crc   = ls_crc32(0, header->data, header->used);
-        w->file_bytes   = at;
-    }
-    return status ? status : ls_atomic_commit(f);
+    (void)to;
+    (void)data;
+    (void)bytes;
+    return LS_OK;
 }
 
-static ls_status write_file(const char *path, const ls_strbuf *header, const placed *order,
-                            size_t n, const ls_st_source *first, ls_st_written *written)
+/* The k-th of the file; `status` is how the file stands. */
+static ls_status write_values(sink *f, const plan *p, size_t k, ls_status status)
 {
-    ls_atomic_file f;
-    ls_status      status = ls_atomic_begin(&f, path);
+    const ls_st_source *s = p->order[k].source;
+    size_t              i = (size_t)(s - p->tensors);
 
-    if (!status) {
-        status = write_all(&f, header, order, n, first, written);
-        ls_atomic_abandon(&f);
+    f->crc = 0;
+    if (!p->giver || s->data)
+        return status ? status : write_piece(f, s->data, (size_t)p->order[k].bytes);
+    ls_status given = p->giver->give(p->giver->context, i, status ? let_go : write_piece, f);
+    return status ? status : given;
+}
+
+/* Places and checksums, to who asks. */
+static void note_header(const plan *p, const ls_strbuf *header)
+{
+    if (!p->written)
+        return;
+    p->written->header_bytes = p->written->file_bytes = header->used;
+    p->written->header_crc                            = ls_crc32(0, header->data, header->used);
+}
+
+static void note_values(const plan *p, size_t k, uint32_t crc)
+{
+    size_t i = (size_t)(p->order[k].source - p->tensors);
+
+    if (!p->written)
+        return;
+    p->written->offset[i] = p->written->file_bytes;
+    p->written->crc[i]    = crc;
+    p->written->file_bytes += p->order[k].bytes;
+}
+
+static ls_status write_file(const char *path, const ls_strbuf *header, const plan *p)
+{
+    sink      f      = {.stop = p->written ? p->written->stop : NULL};
+    ls_status status = ls_atomic_begin(&f.file, path);
+    bool      begun  = !status;
+
+    if (!status)
+        status = ls_atomic_write(&f.file, header->data, header->used);
+    note_header(p, header);
+    for (size_t k = 0; k < p->n; k++) {
+        status = write_values(&f, p, k, status);
+        note_values(p, k, f.crc);
     }
+    if (!status)
+        status = ls_atomic_commit(&f.file);
+    if (begun)
+        ls_atomic_abandon(&f.file);
     return status;
 }
 
-ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
-                               const ls_st_metadata *pairs, size_t n_pairs)
-{
-    return ls_safetensors_write_checked(path, tensors, n, pairs, n_pairs, NULL);
-}
-
-ls_status ls_safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
-                                       const ls_st_metadata *pairs, size_t n_pairs,
-                                       ls_st_written *written)
+static ls_status write_tensors(const char *path, const ls_st_source *tensors, size_t n,
+                               const ls_st_metadata *pairs, size_t n_pairs,
+                               const ls_st_giver *giver, ls_st_written *written)
 {
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
@@ -224,8 +259,28 @@ ls_status ls_safetensors_write_checked(const char *path, const ls_st_source *ten
     if (status)
         ls_fail_in(status, "%s", path);
     else
-        status = write_file(path, &header, order, n, tensors, written);
+        status = write_file(path, &header, &(plan){tensors, order, n, giver, written});
     ls_strbuf_free(&header);
     free(order);
     return status;
+}
+
+ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tensors, size_t n,
+                                     const ls_st_metadata *pairs, size_t n_pairs,
+                                     const ls_st_giver *giver)
+{
+    return write_tensors(path, tensors, n, pairs, n_pairs, giver, NULL);
+}
+
+ls_status ls_safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
+                                       const ls_st_metadata *pairs, size_t n_pairs,
+                                       ls_st_written *written)
+{
+    return write_tensors(path, tensors, n, pairs, n_pairs, NULL, written);
+}
+
+ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
+                               const ls_st_metadata *pairs, size_t n_pairs)
+{
+    return write_tensors(path, tensors, n, pairs, n_pairs, NULL, NULL);
 }

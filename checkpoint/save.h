@@ -33,7 +33,7 @@ typedef struct {
     bool        async; /* snapshot and go on; else begin returns at the end */
     bool        compressed;
     double      timeout_s; /* of one save; 0: 600 */
-    bool        no_thread; /* the caller's thread writes: no deadline, nothing goes on meanwhile */
+    bool no_thread; /* the caller's thread writes: no deadline, nothing goes on meanwhile */
 } ls_saver_opts;
 
 /* What a checkpoint says beside its tensors; borrowed, JSON texts. */

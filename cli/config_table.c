@@ -166,9 +166,9 @@ const config_key ls__config_keys[] = {
      .max = NUMBER_END, .doc = "Learning rate at the schedule's end."},
 
     {"parallel.strategy", KEY_CHOICE, AT(parallel.strategy), "\"auto\"",
-     .choices = NAMES("auto", "single", "ddp", "fsdp"), .later = true,
-     .also = {"single", "ddp"},
-     .doc  = "How ranks share the work; `auto` is `single` with one rank and `ddp` with more."},
+     .choices = NAMES("auto", "single", "ddp", "fsdp"),
+     .doc     = "How ranks share the work; `auto` is `single` with one rank, `ddp` with more "
+                "where the replicas fit in memory, else `fsdp`."},
     {"parallel.backend", KEY_CHOICE, AT(parallel.backend), "\"auto\"",
      .choices = NAMES("auto", "shm", "tcp", "mpi"), .doc = "How bytes move between ranks."},
     {"parallel.algorithm", KEY_CHOICE, AT(parallel.algorithm), "\"auto\"",
@@ -187,7 +187,7 @@ const config_key ls__config_keys[] = {
     {"parallel.overlap", KEY_BOOL, AT(parallel.overlap), "true",
      .doc = "ddp: communicate while backward goes on."},
     {"parallel.find_unused", KEY_BOOL, AT(parallel.find_unused), "false",
-     .doc = "ddp: accept parameters that a step does not use."},
+     .doc = "ddp and fsdp: accept parameters that a step does not use."},
     {"parallel.compress", KEY_CHOICE, AT(parallel.compress), "\"none\"",
      .choices = NAMES("none", "bf16"),
      .doc = "ddp: form of gradients on the wire; `bf16` halves the bytes and gives up the bits "

@@ -24,16 +24,22 @@ static ls_status sum_losses(const ls_evaluation *e, const ls_sampler *sampler,
                             int64_t sequences, ls_exact_sum *sum)
 {
     int64_t rank = e->ranks ? e->ranks->rank : 0, size = e->ranks ? e->ranks->size : 1;
+    int64_t end = e->together
+                      ? (sequences - 1 + size * e->micro) / (size * e->micro) * size * e->micro
+                      : sequences;
 
-    for (int64_t q = rank * e->micro; q < sequences; q += size * e->micro) {
-        int64_t n = sequences - q < e->micro ? sequences - q : e->micro;
+    for (int64_t at = rank * e->micro; at < end; at += size * e->micro) {
+        bool    counts = at < sequences; /* else what others compute is only taken part in */
+        int64_t q      = counts ? at : 0;
+        int64_t n      = sequences - q < e->micro ? sequences - q : e->micro;
         if (e->stop && *e->stop)
             return ls_fail(LS_EINTERRUPTED, "evaluation interrupted");
         ls_tape_reset(e->tape);
         ls_tensor *loss = ls_batch_loss(e->model, e->tape, sampler, q, n);
         if (!loss)
             return ls_tape_status(e->tape);
-        ls_exact_sum_add(sum, ls_item(loss));
+        if (counts)
+            ls_exact_sum_add(sum, ls_item(loss));
     }
     return LS_OK;
 }
@@ -53,7 +59,7 @@ ls_status ls_evaluate(const ls_evaluation *e, double *loss, int64_t *tokens)
     bool grad     = ls_tape_set_grad(e->tape, false);
     bool training = ls_tape_set_training(e->tape, false);
     status        = sum_losses(e, &sampler, sequences, &sum);
-    if (e->ranks)
+    if (e->ranks && !e->together) /* together the others wait in a forward */
         status = ls_ranks_agree(e->ranks, status);
     if (!status && e->ranks)
         status = ls_ranks_sum(e->ranks, &sum, NULL, 0);

@@ -19,9 +19,10 @@ typedef struct {
     ls_tape          *tape;
     const ls_tokens  *tokens;
     int64_t           context;
-    int64_t           micro; /* sequences of a micro-batch; the last one is ragged */
-    int64_t           limit; /* sequences at most; 0: all whole ones */
-    const atomic_int *stop;  /* non-zero ends it with EINTERRUPTED; NULL: never */
+    int64_t           micro;    /* sequences of a micro-batch; the last one is ragged */
+    int64_t           limit;    /* sequences at most; 0: all whole ones */
+    const atomic_int *stop;     /* non-zero ends it with EINTERRUPTED; NULL: never */
+    bool              together; /* every rank takes part in every forward (FSDP) */
     const ls_ranks   *ranks; /* share the micro-batches; NULL: this process has all of them */
 } ls_evaluation;
 

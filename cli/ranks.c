@@ -15,27 +15,7 @@
 #include "dist/comm/transport_mpi.h"
 #include "dist/comm/verdict.h"
 
-const ls_ranks ls_ranks_alone = {.size = 1};
-
-static bool is_power_of_two(int64_t n)
-{
-    return n > 0 && (n & (n - 1)) == 0;
-}
-
-static int64_t each_of(const ls_config *cfg, int size)
-{
-    return cfg->batch.global / cfg->batch.micro / size;
-}
-
-bool ls_ranks_interleave(const ls_config *cfg, int size)
-{
-    return !is_power_of_two(each_of(cfg, size)) && is_power_of_two(size);
-}
-
-bool ls_ranks_are_canonical(const ls_config *cfg, int size)
-{
-    return is_power_of_two(each_of(cfg, size)) || is_power_of_two(size);
-}
+const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
 
 /* "1, 2, 4" */
 static void worlds_that_fit(int64_t micros, char *text, size_t size)
@@ -111,6 +91,13 @@ static ls_join_opts join_opts(const ls_config *cfg)
                           .event       = on_event};
 }
 
+/* "ddp" and "fsdp" do with one rank what they do with more. */
+static bool takes_own_path(const ls_config *cfg)
+{
+    return cfg->parallel.strategy == LS_CFG_STRATEGY_DDP ||
+           cfg->parallel.strategy == LS_CFG_STRATEGY_FSDP;
+}
+
 ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
 {
     ls_launch_env      env;
@@ -122,7 +109,7 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     *ranks = ls_ranks_alone;
     if (!status)
         status = ls_ranks_check(cfg, env.world);
-    if (status || (env.world == 1 && cfg->parallel.strategy != LS_CFG_STRATEGY_DDP))
+    if (status || (env.world == 1 && !takes_own_path(cfg)))
         return status;
     if (cfg->parallel.port_range.count == 2) {
         meet.ports[0] = (int)cfg->parallel.port_range.item[0];
@@ -131,8 +118,9 @@ ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
     status = ls_world_join(&join, &meet, &ranks->world);
     if (status)
         return status;
-    ranks->rank = ls_comm_rank(ranks->world);
-    ranks->size = ls_comm_size(ranks->world);
+    ranks->rank  = ls_comm_rank(ranks->world);
+    ranks->size  = ls_comm_size(ranks->world);
+    ranks->local = env.local_world > 0 ? env.local_world : ranks->size;
     return LS_OK;
 }
 

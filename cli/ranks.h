@@ -14,6 +14,7 @@
 typedef struct {
     ls_comm *world; /* NULL for one process that is no rank */
     int      rank, size;
+    int      local; /* ranks of this host; all where the launcher does not say */
 } ls_ranks;
 
 /* One process that is no rank. */
@@ -21,9 +22,9 @@ extern const ls_ranks ls_ranks_alone;
 
 /*
  * Joins the job that the environment names; without one it is alone, or with
- * parallel.strategy "ddp" the only rank of a world of its own.  ECONFIG where the config does
- * not allow more than one rank, EWORLD (exit 3) where this number of ranks does not fit the
- * batch, with the numbers that would.
+ * parallel.strategy "ddp" or "fsdp" the only rank of a world of its own.  ECONFIG where the
+ * config does not allow more than one rank, EWORLD (exit 3) where this number of ranks does not
+ * fit the batch, with the numbers that would.
  */
 LS_MUST_CHECK ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks);
 
@@ -42,13 +43,6 @@ void ls_ranks_tell(const ls_ranks *ranks);
 
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
-
-/* Does each rank compute a row of neighbouring micro-batches, or every size-th one?
- * (dist/ddp.h) */
-bool ls_ranks_interleave(const ls_config *cfg, int size);
-
-/* Are the bits of a run on so many ranks those of one process? */
-bool ls_ranks_are_canonical(const ls_config *cfg, int size);
 
 enum { LS_RANKS_FLAGS = 8 };
 

@@ -178,12 +178,23 @@ static void say_ranks(run *r)
     const ls_config *cfg = r->cfg;
     int              n   = r->ranks.size;
 
-    ls_log_info(r->log, "ranks: %d over %s, %s, %d bucket%s, micro-batches %s", n,
-                ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer),
-                ls_trainer_groups(r->trainer), ls_trainer_groups(r->trainer) == 1 ? "" : "s",
-                ls_ranks_interleave(cfg, n)
-                    ? "interleaved, so one all_reduce a bucket and micro-batch"
-                    : "in blocks");
+    const ls_parallelism *p      = ls_trainer_parallel(r->trainer);
+    bool                  shards = p->strategy == LS_CFG_STRATEGY_FSDP;
+    int                   groups = ls_trainer_groups(r->trainer);
+
+    if (p->why[0])
+        ls_log_info(r->log, "parallel.strategy %s", p->why);
+    ls_log_info(r->log, "ranks: %d over %s, %s, %d %s%s, micro-batches %s", n,
+                ls_comm_transport(r->ranks.world), ls_trainer_strategy(r->trainer), groups,
+                shards ? "unit" : "bucket", groups == 1 ? "" : "s",
+                !p->interleaved ? "in blocks"
+                : shards        ? "interleaved, so one reduce_scatter a unit and micro-batch"
+                                : "interleaved, so one all_reduce a bucket and micro-batch");
+    if (p->overruled)
+        ls_log_info(r->log,
+                    "parallel.accumulate \"%s\" would not give the bits of one process on %d "
+                    "ranks: micro-batches are summed the other way",
+                    p->interleaved ? "local" : "sharded", n);
     if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1)
         ls_log_warning(
             r->log,
@@ -191,7 +202,7 @@ static void say_ranks(run *r)
             "ranks; this run repeats its bits on %d ranks, but they are not those of "
             "one process",
             n);
-    else if (!ls_ranks_are_canonical(cfg, n))
+    else if (!p->canonical)
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
                        "run repeats its "
@@ -424,10 +435,14 @@ static ls_status end_saving(run *r)
     return ls_saving_end(&r->saving, &counters, early || r->cfg->checkpoint.save_at_end);
 }
 
-/* Summary of the last step, also after a signal or a failed step. */
+/*
+ * Summary of the last step, also after a signal or a failed step.  Rank 0 writes it; where
+ * parameters are sharded the others give theirs to the hashes.
+ */
 static ls_status finish(run *r)
 {
     const ls_config *cfg    = r->cfg;
+    bool             writes = !r->ranks.rank;
     ls_summary       s      = {.steps          = r->last.step,
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
@@ -438,13 +453,20 @@ static ls_status finish(run *r)
                                .tokens         = r->tokens};
     ls_status        status = ls_trainer_hashes(r->trainer, s.params_sha256, s.state_sha256);
 
-    if (!status)
+    if (!status && writes)
         status = ls_summary_write(cfg->run.dir, &s);
-    if (!status)
+    if (!status && writes)
         ls_log_info(r->log, "%s after step %lld of %lld in %.1f s; parameters' sha256 %.16s",
                     s.steps < cfg->run.steps ? "stopped" : "done", (long long)s.steps,
                     (long long)cfg->run.steps, s.seconds, s.params_sha256);
     return status;
+}
+
+static ls_status finish_if_needed(run *r)
+{
+    bool takes_part = ls_trainer_parallel(r->trainer)->strategy == LS_CFG_STRATEGY_FSDP;
+
+    return !r->ranks.rank || takes_part ? finish(r) : LS_OK;
 }
 
 /*
@@ -476,7 +498,7 @@ static ls_status rescue(run *r, ls_status failure)
     snprintf(message, sizeof message, "%s", ls_error_message());
     if (!r->last.step || !r->keeps || ls_ranks_agree(&r->ranks, LS_OK))
         return ls_fail(failure, "%s", message);
-    if (end_saving(r) || (!r->ranks.rank && finish(r)))
+    if (end_saving(r) || finish_if_needed(r))
         ls_log_warning(r->log, "the state after step %lld is lost: %s", (long long)r->last.step,
                        ls_error_message());
     (void)!leave_together(r, LS_OK);
@@ -532,7 +554,7 @@ static ls_status end_run(run *r)
     ls_status saved = end_saving(r);
 
     snprintf(message, sizeof message, "%s", ls_error_message());
-    ls_status status = leave_together(r, r->ranks.rank ? LS_OK : finish(r));
+    ls_status status = leave_together(r, finish_if_needed(r));
     return saved ? ls_fail(saved, "%s", message) : status;
 }
 
@@ -593,6 +615,7 @@ ls_status ls_train(ls_config *cfg, const ls_train_opts *opts, int *signal)
         status = train(&r, cfg, opts);
     if (status) {
         ls_ranks_tell(&r.ranks);
+        ls_trainer_set_failed(r.trainer);
         log_failure(&r);
     }
     ls_saving_close(&r.saving);

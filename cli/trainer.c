@@ -11,9 +11,9 @@
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
 #include "cli/model.h"
+#include "cli/parallel.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
-#include "dist/strategy.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
@@ -27,10 +27,12 @@ struct ls_trainer {
     int              n_state;
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
+    ls_parallelism   parallel;
     ls_strategy      strategy;
     ls_tape         *tape;
     ls_sampler       sampler;
     ls_trace        *trace; /* NULL: none */
+    bool             failed;
 
     ls_stored_tensor *stored; /* the whole state; NULL: not asked for yet */
     size_t            n_stored;
@@ -97,19 +99,20 @@ static ls_status compare_data(const ls_trainer *t)
 
 static ls_status make_model(ls_trainer *t)
 {
-    ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
-
     t->model = ls_model_new(t->cfg, t->data.vocab_size);
     if (!t->model)
         return LS_ENOMEM;
     t->parameters = ls_module_list(t->model, false, &t->n);
     t->state      = ls_module_list(t->model, true, &t->n_state);
-    if (!t->parameters || !t->state)
-        return LS_ENOMEM;
-    ls_status status =
-        ls_memory_plan_check(t->cfg, t->data.vocab_size, ls_module_parameter_count(t->model));
-    if (!status)
-        status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    return t->parameters && t->state ? LS_OK : LS_ENOMEM;
+}
+
+/* Values, of all parameters or of this rank's rows, and what goes with them. */
+static ls_status fill_model(ls_trainer *t)
+{
+    ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
+    ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -118,25 +121,21 @@ static ls_status make_model(ls_trainer *t)
     return t->optimizer && t->tape ? LS_OK : LS_ENOMEM;
 }
 
-/* Who joins the micro-batches' gradients. */
-static ls_status make_sums(ls_trainer *t)
+/* From a model without memory to one that its ranks share. */
+static ls_status distribute(ls_trainer *t)
 {
-    const ls_config *cfg  = t->cfg;
-    ls_ddp_opts      opts = {.bucket_mb   = cfg->parallel.bucket_mb,
-                             .no_overlap  = !cfg->parallel.overlap,
-                             .find_unused = cfg->parallel.find_unused,
-                             .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
-                             .interleaved = ls_ranks_interleave(cfg, t->ranks->size),
-                             .one_micro = cfg->batch.global / cfg->batch.micro == t->ranks->size};
+    const ls_config *cfg = t->cfg;
+    ls_status        status =
+        ls_parallel_choose(cfg, t->ranks, t->model, t->data.vocab_size, &t->parallel);
 
-    ls_ddp *ddp;
-
-    if (!t->ranks->world)
-        return ls_strategy_single(&t->strategy, t->parameters, t->n);
-    ls_status status = ls_ddp_new(t->ranks->world, t->state, t->n_state, &opts, &ddp);
     if (!status)
-        ls_strategy_ddp(&t->strategy, ddp);
-    return status;
+        status = ls_parallel_shard(&t->parallel, cfg, t->ranks, t->model, &t->strategy);
+    if (!status)
+        status = ls_ranks_agree(t->ranks, fill_model(t));
+    if (!status)
+        status = ls_parallel_wrap(&t->parallel, cfg, t->ranks, t->parameters, t->n, t->state,
+                                  t->n_state, &t->strategy);
+    return ls_ranks_agree(t->ranks, status);
 }
 
 ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
@@ -156,7 +155,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)
-        status = ls_ranks_agree(ranks, make_sums(t));
+        status = distribute(t);
     if (status) {
         ls_trainer_free(t);
         return status;
@@ -165,12 +164,18 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     return LS_OK;
 }
 
+void ls_trainer_set_failed(ls_trainer *t)
+{
+    if (t)
+        t->failed = true;
+}
+
 void ls_trainer_free(ls_trainer *t)
 {
     if (!t)
         return;
     ls_tape_free(t->tape);
-    ls_strategy_close(&t->strategy);
+    ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
     free(t->stored);
     free(t->parameters);
@@ -274,7 +279,7 @@ static ls_status blame_parameter(const char *name, int64_t step)
 static ls_status blame_parameters(const ls_trainer *t, int64_t step)
 {
     for (int i = 0; i < t->n; i++) {
-        const ls_tensor *p = t->parameters[i].tensor;
+        const ls_tensor *p = ls_tensor_owned(t->parameters[i].tensor);
         if (!all_finite(ls_reals(p), ls_tensor_numel(p)))
             return blame_parameter(t->parameters[i].name, step);
     }
@@ -299,21 +304,29 @@ static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
                    s.name ? s.name : "");
 }
 
-/* The first of this rank's micro-batches that is not finite. */
+/* The first of this rank's micro-batches that is not finite; all are computed where forwards
+ * are collective. */
 static ls_status blame_micros(ls_trainer *t, int64_t done)
 {
     int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
-    ls_status status = LS_OK;
+    bool      all    = ls_strategy_shards(&t->strategy);
+    char      text[400];
+    ls_status first = LS_OK;
 
-    for (int64_t k = 0; k < micros / t->ranks->size && !status; k++)
-        status = blame_micro(t, done, ls_strategy_micro(&t->strategy, micros, k));
-    return status;
+    for (int64_t k = 0; k < micros / t->ranks->size && (all || !first); k++) {
+        ls_status status = blame_micro(t, done, ls_strategy_micro(&t->strategy, micros, k));
+        if (!status || first)
+            continue;
+        first = status;
+        snprintf(text, sizeof text, "%s", ls_error_message());
+    }
+    return first ? ls_fail(first, "%s", text) : LS_OK;
 }
 
 /* The step is a pure function, so it is computed once more, with a look at everything. */
 static ls_status blame(ls_trainer *t, int64_t done)
 {
-    ls_status status = blame_parameters(t, done + 1);
+    ls_status status = ls_ranks_agree(t->ranks, blame_parameters(t, done + 1));
 
     for (int i = 0; i < t->n; i++)
         ls_tensor_zero_grad(
@@ -351,6 +364,17 @@ static ls_status gather_step(ls_trainer *t, int caught, ls_status own, ls_exact_
     return status;
 }
 
+/* Of all rows, whoever has them. */
+static ls_status sum_squares(ls_trainer *t, ls_exact_sum *squares)
+{
+    ls_status status = ls_grad_squares(t->parameters, t->n, squares);
+
+    if (!ls_strategy_shards(&t->strategy))
+        return status;
+    status = ls_ranks_agree(t->ranks, status);
+    return status ? status : ls_ranks_sum(t->ranks, squares, NULL, 0);
+}
+
 static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
 {
     int64_t      done  = ls_optimizer_steps(t->optimizer);
@@ -362,8 +386,7 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
     if (!status)
-        status =
-            gather_step(t, caught, ls_grad_squares(t->parameters, t->n, &squares), &loss, r);
+        status = gather_step(t, caught, sum_squares(t, &squares), &loss, r);
     if (status)
         return ls_fail_in(status, "step %lld", (long long)done + 1);
     r->loss      = ls_exact_sum_round(&loss) / count;
@@ -407,14 +430,15 @@ bool ls_trainer_has_validation(const ls_trainer *t)
 ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *stop,
                               double *loss)
 {
-    ls_evaluation e = {.model   = t->model,
-                       .tape    = t->tape,
-                       .tokens  = &t->data.val,
-                       .context = t->cfg->model.context,
-                       .micro   = t->cfg->batch.micro,
-                       .limit   = batches * t->cfg->batch.global,
-                       .stop    = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
-                       .ranks   = t->ranks};
+    ls_evaluation e = {.model    = t->model,
+                       .tape     = t->tape,
+                       .tokens   = &t->data.val,
+                       .context  = t->cfg->model.context,
+                       .micro    = t->cfg->batch.micro,
+                       .limit    = batches * t->cfg->batch.global,
+                       .stop     = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
+                       .together = ls_strategy_shards(&t->strategy),
+                       .ranks    = t->ranks};
 
     int64_t   start  = ls_now_ns();
     ls_status status = ls_evaluate(&e, loss, NULL);
@@ -520,6 +544,11 @@ void ls_trainer_set_trace(ls_trainer *t, ls_trace *trace)
 const char *ls_trainer_strategy(const ls_trainer *t)
 {
     return ls_strategy_name(&t->strategy);
+}
+
+const ls_parallelism *ls_trainer_parallel(const ls_trainer *t)
+{
+    return &t->parallel;
 }
 
 int ls_trainer_groups(const ls_trainer *t)

@@ -12,6 +12,7 @@
 #include "autograd/profile.h"
 #include "checkpoint/rows.h"
 #include "cli/config.h"
+#include "cli/parallel.h"
 #include "cli/ranks.h"
 #include "core/sha256.h"
 #include "core/trace.h"
@@ -38,6 +39,9 @@ typedef struct {
 LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks,
                                        ls_trainer **trainer);
 void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed */
+
+/* This rank has failed, perhaps alone: freeing waits for no other.  NULL is allowed. */
+void ls_trainer_set_failed(ls_trainer *trainer);
 
 /*
  * Takes the next step.  `caught` is a signal that this rank has seen, 0 for none; the result
@@ -96,8 +100,11 @@ void ls_trainer_set_profile(ls_trainer *trainer, ls_profile *profile);
 /* Spans of steps and evaluations go there (borrowed) from here on; NULL: no longer. */
 void ls_trainer_set_trace(ls_trainer *trainer, ls_trace *trace);
 
-/* "single" or "ddp". */
+/* "single", "ddp" or "fsdp". */
 const char *ls_trainer_strategy(const ls_trainer *trainer);
+
+/* How ranks share the work. */
+const ls_parallelism *ls_trainer_parallel(const ls_trainer *trainer);
 
 /* Buckets of DDP, units of FSDP; 0 of one process. */
 int ls_trainer_groups(const ls_trainer *trainer);

@@ -105,6 +105,7 @@ set(LS_SOURCES
   dist/comm/comm.c
   dist/comm/comm_calls.c
   dist/comm/comm_counters.c
+  dist/comm/comm_share.c
   dist/comm/comm_split.c
   dist/comm/control.c
   dist/comm/control_death.c
@@ -147,6 +148,11 @@ set(LS_SOURCES
   dist/agree.c
   dist/bucket.c
   dist/ddp.c
+  dist/fsdp.c
+  dist/fsdp_grads.c
+  dist/fsdp_units.c
+  dist/fsdp_whole.c
+  dist/shard.c
   dist/strategy.c
   dist/sync.c
   dist/comm/world.c
@@ -168,6 +174,7 @@ set(LS_SOURCES
   checkpoint/safetensors_write.c
   checkpoint/store.c
   checkpoint/view.c
+  checkpoint/stream.c
 )
 
 # The command, as a library of its own so that tests reach its parts.
@@ -200,6 +207,7 @@ set(LS_CLI_SOURCES
   cli/metrics.c
   cli/model.c
   cli/nproc.c
+  cli/parallel.c
   cli/open_checkpoint.c
   cli/progress.c
   cli/ranks.c

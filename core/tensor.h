@@ -71,6 +71,7 @@ typedef struct ls_tensor {
     bool        rebuilt; /* formed again in backward; goes with the call that made it */
     bool        marked;  /* on a path to the loss, during backward */
     int         pending; /* of a leaf: uses whose gradients have not arrived, during backward */
+    bool        home_lent; /* of a leaf: a recorded call has formed its gradient in grad_home */
     ls_storage *grad_before; /* of a leaf: what earlier backwards left, during backward */
     bool        is_wide;     /* `wide` holds this scalar before its rounding to ls_real */
     double      wide;
@@ -83,6 +84,7 @@ typedef struct ls_tensor {
 struct ls_shard {
     ls_tensor rows;
     int64_t   first; /* row */
+    void     *group; /* an ls_comm: its ranks own the others; borrowed */
 };
 
 /* A tensor under the name that files and messages give it; neither is owned. */

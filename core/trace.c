@@ -24,14 +24,27 @@ struct ls_trace {
 
 static const struct {
     const char *name, *category;
-} kinds[LS_SPAN_COUNT] = {[LS_SPAN_STEP]       = {"step", "compute"},
-                          [LS_SPAN_FORWARD]    = {"forward", "compute"},
-                          [LS_SPAN_BACKWARD]   = {"backward", "compute"},
-                          [LS_SPAN_WAIT]       = {"wait", "wait"},
-                          [LS_SPAN_AGREE]      = {"agree", "wait"},
-                          [LS_SPAN_UPDATE]     = {"update", "compute"},
-                          [LS_SPAN_EVALUATION] = {"evaluation", "compute"},
-                          [LS_SPAN_ALL_REDUCE] = {"all_reduce", "comm"}};
+} kinds[LS_SPAN_COUNT] = {[LS_SPAN_STEP]           = {"step", "compute"},
+                          [LS_SPAN_FORWARD]        = {"forward", "compute"},
+                          [LS_SPAN_BACKWARD]       = {"backward", "compute"},
+                          [LS_SPAN_WAIT]           = {"wait", "wait"},
+                          [LS_SPAN_AGREE]          = {"agree", "wait"},
+                          [LS_SPAN_UPDATE]         = {"update", "compute"},
+                          [LS_SPAN_EVALUATION]     = {"evaluation", "compute"},
+                          [LS_SPAN_ALL_REDUCE]     = {"all_reduce", "comm"},
+                          [LS_SPAN_ALL_GATHER]     = {"all_gather", "comm"},
+                          [LS_SPAN_REDUCE_SCATTER] = {"reduce_scatter", "comm"}};
+
+static bool is_operation(int kind)
+{
+    return kind >= LS_SPAN_ALL_REDUCE;
+}
+
+/* What travels in an operation. */
+static const char *traveller(int kind)
+{
+    return kind == LS_SPAN_ALL_REDUCE ? "bucket" : "unit";
+}
 
 /* ---- spans ---- */
 
@@ -103,11 +116,12 @@ struct ls_trace_file {
     FILE   *file;
     char   *path;
     int     ranks, error; /* errno of the first write that failed */
+    int     named;        /* ranks whose third track has a name */
     bool    begun;
     int64_t origin;
 };
 
-enum { COMPUTE, COMM };
+enum { COMPUTE, COMM, REDUCE };
 
 typedef struct {
     char text[32];
@@ -156,10 +170,18 @@ static void write_arguments(ls_trace_file *f, const ls_span *s)
     fprintf(f->file, "\"args\":{\"step\":%" PRId64, s->step);
     if (s->kind == LS_SPAN_FORWARD || s->kind == LS_SPAN_BACKWARD)
         fprintf(f->file, ",\"micro_batch\":%d", s->index);
-    if (s->kind == LS_SPAN_ALL_REDUCE)
-        fprintf(f->file, ",\"bucket\":%d,\"bytes\":%" PRId64 ",\"sequence\":%" PRIu64, s->index,
-                s->bytes, s->sequence);
+    if (is_operation(s->kind))
+        fprintf(f->file, ",\"%s\":%d,\"bytes\":%" PRId64 ",\"sequence\":%" PRIu64,
+                traveller(s->kind), s->index, s->bytes, s->sequence);
     fputs("}", f->file);
+}
+
+/* reduce_scatters have a group of their own, so they may run beside all_gathers. */
+static int track_of(int kind)
+{
+    if (!is_operation(kind))
+        return COMPUTE;
+    return kind == LS_SPAN_REDUCE_SCATTER ? REDUCE : COMM;
 }
 
 static void write_span(ls_trace_file *f, int rank, const ls_span *s)
@@ -170,11 +192,16 @@ static void write_span(ls_trace_file *f, int rank, const ls_span *s)
     fprintf(f->file,
             "\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%s,"
             "\"dur\":%s,",
-            kinds[s->kind].name, kinds[s->kind].category, rank,
-            s->kind == LS_SPAN_ALL_REDUCE ? COMM : COMPUTE, micros(s->start, f->origin, &start),
-            micros(s->end, s->start, &length));
+            kinds[s->kind].name, kinds[s->kind].category, rank, track_of(s->kind),
+            micros(s->start, f->origin, &start), micros(s->end, s->start, &length));
     write_arguments(f, s);
     fputs("}", f->file);
+}
+
+/* Of an operation among all of a rank: groups count for themselves. */
+static uint64_t number_of(const ls_span *s)
+{
+    return s->sequence * LS_SPAN_COUNT + (uint64_t)s->kind;
 }
 
 /* From launch to end, queue included: these may overlap each other. */
@@ -184,17 +211,17 @@ static void write_flight(ls_trace_file *f, int rank, const ls_span *s)
         number at;
         begin_event(f);
         fprintf(f->file,
-                "\"ph\":\"%s\",\"name\":\"bucket %d\",\"cat\":\"bucket\",\"id2\":{\"local\":"
+                "\"ph\":\"%s\",\"name\":\"%s %d\",\"cat\":\"%s\",\"id2\":{\"local\":"
                 "\"%" PRIx64 "\"},\"pid\":%d,\"tid\":%d,\"ts\":%s,",
-                end ? "e" : "b", s->index, s->sequence, rank, COMM,
-                micros(end ? s->end : s->launched, f->origin, &at));
+                end ? "e" : "b", traveller(s->kind), s->index, traveller(s->kind), number_of(s),
+                rank, track_of(s->kind), micros(end ? s->end : s->launched, f->origin, &at));
         write_arguments(f, s);
         fputs("}", f->file);
     }
 }
 
 static void write_arrow_end(ls_trace_file *f, const char *ph, int rank, int to,
-                            uint64_t sequence, int64_t when)
+                            const ls_span *s, int64_t when)
 {
     number at;
 
@@ -202,18 +229,18 @@ static void write_arrow_end(ls_trace_file *f, const char *ph, int rank, int to,
     fprintf(f->file,
             "\"ph\":\"%s\",%s\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"%" PRIx64
             "\",\"pid\":%d,\"tid\":%d,\"ts\":%s}",
-            ph, *ph == 'f' ? "\"bp\":\"e\"," : "", sequence << 16 | (unsigned)to, rank, COMM,
-            micros(when, f->origin, &at));
+            ph, *ph == 'f' ? "\"bp\":\"e\"," : "", number_of(s) << 16 | (unsigned)to, rank,
+            track_of(s->kind), micros(when, f->origin, &at));
 }
 
-/* The operation `sequence` among the spans of a rank; those are in order. */
-static const ls_span *find(const ls_span *s, int64_t n, uint64_t sequence, int64_t *from)
+/* The operation like `op` among the spans of a rank; those of a kind are in order. */
+static const ls_span *find(const ls_span *s, int64_t n, const ls_span *op, int64_t *from)
 {
     for (int64_t i = *from; i < n; i++) {
-        if (s[i].kind != LS_SPAN_ALL_REDUCE || s[i].sequence < sequence)
+        if (s[i].kind != op->kind || s[i].sequence < op->sequence)
             continue;
         *from = i;
-        return s[i].sequence == sequence ? &s[i] : NULL;
+        return s[i].sequence == op->sequence ? &s[i] : NULL;
     }
     *from = n;
     return NULL;
@@ -234,31 +261,51 @@ static void write_arrows(ls_trace_file *f, const ls_span *const *ops)
         int64_t come = ops[last]->start, end = ops[r]->end;
         if (r == last || end < come)
             continue;
-        write_arrow_end(f, "s", last, r, ops[r]->sequence, come);
-        write_arrow_end(f, "f", r, r, ops[r]->sequence, come + (end - come) / 2);
+        write_arrow_end(f, "s", last, r, ops[r], come);
+        write_arrow_end(f, "f", r, r, ops[r], come + (end - come) / 2);
     }
 }
 
-/* From each operation of rank 0 to those of the others; `ops` and `from` are scratch. */
+/* From each operation of a kind of rank 0 to those of the others; `ops` and `from` are scratch.
+ */
+static void write_kind_arrows(ls_trace_file *f, int kind, const ls_span *spans,
+                              const int64_t *n, const ls_span **ops, int64_t *from)
+{
+    memset(from, 0, (size_t)f->ranks * sizeof *from);
+    for (int64_t k = 0; k < n[0]; k++) {
+        const ls_span *own = spans;
+        if (spans[k].kind != kind)
+            continue;
+        for (int r = 0; r < f->ranks; own += n[r++])
+            ops[r] = find(own, n[r], &spans[k], &from[r]);
+        write_arrows(f, ops);
+    }
+}
+
 static void write_all_arrows(ls_trace_file *f, const ls_span *spans, const int64_t *n,
                              const ls_span **ops, int64_t *from)
 {
-    for (int64_t k = 0; k < n[0]; k++) {
-        const ls_span *own = spans;
-        if (spans[k].kind != LS_SPAN_ALL_REDUCE)
-            continue;
-        for (int r = 0; r < f->ranks; own += n[r++])
-            ops[r] = find(own, n[r], spans[k].sequence, &from[r]);
-        write_arrows(f, ops);
-    }
+    for (int kind = 0; kind < LS_SPAN_COUNT; kind++)
+        if (is_operation(kind))
+            write_kind_arrows(f, kind, spans, n, ops, from);
+}
+
+/* The third track exists where something is on it. */
+static void name_track(ls_trace_file *f, int rank, int kind)
+{
+    if (track_of(kind) != REDUCE || f->named > rank)
+        return;
+    for (; f->named < f->ranks; f->named++)
+        write_name(f, "thread_name", f->named, REDUCE, "\"name\":\"comm, reduce_scatter\"");
 }
 
 static void write_all_spans(ls_trace_file *f, const ls_span *spans, const int64_t *n)
 {
     for (int r = 0; r < f->ranks; r++)
         for (int64_t i = 0; i < n[r]; i++, spans++) {
+            name_track(f, r, spans->kind);
             write_span(f, r, spans);
-            if (spans->kind == LS_SPAN_ALL_REDUCE)
+            if (is_operation(spans->kind))
                 write_flight(f, r, spans);
         }
 }

@@ -9,10 +9,12 @@
  *     spans of rank 0  ─────────┐
  *     spans of rank 1  ─────────┴─> trace.json, an array of events, one a line
  *
- * Each rank is a process of the time line (pid = rank) with two tracks:
+ * Each rank is a process of the time line (pid = rank) with its tracks:
  *
  *     0 compute   step > forward, backward, wait, agree, update; evaluation
- *     1 comm      all_reduce, while it runs; from its launch on as an asynchronous event
+ *     1 comm      all_reduce or all_gather, while it runs; from its launch on as an
+ *                 asynchronous event
+ *     2 comm      reduce_scatter, likewise
  *
  * Spans of a track nest.  An arrow (flow) leads from the rank that came last to an operation to
  * each that waited for it there.
@@ -33,6 +35,8 @@ typedef enum {
     LS_SPAN_UPDATE, /* clipping and optimizer */
     LS_SPAN_EVALUATION,
     LS_SPAN_ALL_REDUCE,
+    LS_SPAN_ALL_GATHER,
+    LS_SPAN_REDUCE_SCATTER,
     LS_SPAN_COUNT
 } ls_span_kind;
 

@@ -86,9 +86,10 @@ static ls_status launch_complete(ls_ddp *d)
     return status;
 }
 
-static ls_real *place(void *context, int i)
+static ls_status place(void *context, int i, ls_real **home)
 {
-    return ls_bucket_place(&((ls_ddp *)context)->buckets, i);
+    *home = ls_bucket_place(&((ls_ddp *)context)->buckets, i);
+    return LS_OK;
 }
 
 static ls_status done(void *context, int i)

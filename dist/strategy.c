@@ -14,7 +14,7 @@ struct ls_strategy_class {
     ls_status (*check)(void *self);
     void (*set_trace)(void *self, ls_trace *trace);
     ls_strategy_stats (*stats)(const void *self);
-    void (*close)(void *self);
+    void (*close)(void *self, bool together);
 };
 
 /* ---- one process ---- */
@@ -67,8 +67,9 @@ static ls_strategy_stats single_stats(const void *self)
     return (ls_strategy_stats){0};
 }
 
-static void single_close(void *self)
+static void single_close(void *self, bool together)
 {
+    (void)together;
     ls_grad_sum_free(self);
 }
 
@@ -127,8 +128,9 @@ static ls_strategy_stats ddp_stats(const void *self)
     return (ls_strategy_stats){d.buckets, d.comm_ns, d.exposed_ns};
 }
 
-static void ddp_close(void *self)
+static void ddp_close(void *self, bool together)
 {
+    (void)together;
     ls_ddp_free(self);
 }
 
@@ -143,6 +145,70 @@ static const ls_strategy_class ddp_class = {.name      = "ddp",
                                             .stats     = ddp_stats,
                                             .close     = ddp_close};
 
+/* ---- FSDP ---- */
+
+static int64_t fsdp_micro(const void *self, int64_t micros, int64_t k)
+{
+    return ls_fsdp_micro(self, micros, k);
+}
+
+static ls_status fsdp_begin(void *self, ls_tape *tape)
+{
+    return ls_fsdp_begin(self, tape);
+}
+
+static void fsdp_no_sync(void *self, bool on)
+{
+    ls_fsdp_no_sync(self, on);
+}
+
+static ls_status fsdp_end_micro(void *self)
+{
+    return ls_fsdp_end_micro(self);
+}
+
+static ls_status fsdp_finish(void *self, ls_tape *tape, ls_status own)
+{
+    return ls_fsdp_finish(self, tape, own);
+}
+
+static ls_status fsdp_check(void *self)
+{
+    return ls_fsdp_check(self);
+}
+
+static void fsdp_set_trace(void *self, ls_trace *trace)
+{
+    ls_fsdp_set_trace(self, trace);
+}
+
+static ls_strategy_stats fsdp_stats(const void *self)
+{
+    ls_fsdp_stats d = ls_fsdp_get_stats(self);
+
+    return (ls_strategy_stats){d.units, d.comm_ns, d.exposed_ns};
+}
+
+static void fsdp_close(void *self, bool together)
+{
+    if (together)
+        ls_fsdp_free(self);
+    else
+        ls_fsdp_abandon(self);
+}
+
+static const ls_strategy_class fsdp_class = {.name      = "fsdp",
+                                             .shards    = true,
+                                             .micro     = fsdp_micro,
+                                             .begin     = fsdp_begin,
+                                             .no_sync   = fsdp_no_sync,
+                                             .end_micro = fsdp_end_micro,
+                                             .finish    = fsdp_finish,
+                                             .check     = fsdp_check,
+                                             .set_trace = fsdp_set_trace,
+                                             .stats     = fsdp_stats,
+                                             .close     = fsdp_close};
+
 /* ---- whichever it is ---- */
 
 ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor *parameters, int n)
@@ -156,10 +222,15 @@ void ls_strategy_ddp(ls_strategy *s, ls_ddp *ddp)
     *s = (ls_strategy){&ddp_class, ddp};
 }
 
-void ls_strategy_close(ls_strategy *s)
+void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp)
+{
+    *s = (ls_strategy){&fsdp_class, fsdp};
+}
+
+void ls_strategy_close(ls_strategy *s, bool together)
 {
     if (s->class)
-        s->class->close(s->self);
+        s->class->close(s->self, together);
     *s = (ls_strategy){0};
 }
 

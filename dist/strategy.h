@@ -16,6 +16,7 @@
 #define LS_DIST_STRATEGY_H
 
 #include "dist/ddp.h"
+#include "dist/fsdp.h"
 #include "nn/grad_sum.h"
 
 typedef struct ls_strategy_class ls_strategy_class;
@@ -30,10 +31,12 @@ typedef struct {
 LS_MUST_CHECK ls_status ls_strategy_single(ls_strategy *s, const ls_named_tensor *parameters,
                                            int n);
 
-/* Takes the object over. */
+/* Take the object over. */
 void ls_strategy_ddp(ls_strategy *s, ls_ddp *ddp);
+void ls_strategy_fsdp(ls_strategy *s, ls_fsdp *fsdp);
 
-void ls_strategy_close(ls_strategy *s);
+/* Do all ranks close theirs, or has this one failed alone? */
+void ls_strategy_close(ls_strategy *s, bool together);
 
 const char *ls_strategy_name(const ls_strategy *s); /* as in parallel.strategy */
 

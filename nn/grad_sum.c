@@ -70,12 +70,16 @@ static size_t gradient_bytes(const ls_tensor *t)
 /* The last leaf (NULL: +0) of parameter i: its sum goes to the sink. */
 static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
 {
-    slot     *x    = &s->slots[i];
-    ls_real  *home = s->sink->place(s->sink->context, i);
-    ls_status status =
-        ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
+    slot     *x = &s->slots[i];
+    ls_real  *home;
+    ls_status status = s->sink->place(s->sink->context, i, &home);
 
     x->sunk = true;
+    if (status)
+        ls_storage_release(leaf);
+    else
+        status =
+            ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
     return status ? status : s->sink->done(s->sink->context, i);
 }
 

@@ -26,7 +26,7 @@ void         ls_grad_sum_free(ls_grad_sum *s); /* NULL is allowed */
  * others.
  */
 typedef struct {
-    ls_real *(*place)(void *context, int i);
+    ls_status (*place)(void *context, int i, ls_real **home);
     ls_status (*done)(void *context, int i);
     void *context;
 } ls_grad_sink;

@@ -46,7 +46,8 @@ static void take_shape(ls_optimizer *opt, int i)
 
     if (!of)
         return;
-    opt->shards[i]        = (ls_shard){ls_tensor_header(LS_REAL, of->rows.shape), of->first};
+    opt->shards[i] =
+        (ls_shard){ls_tensor_header(LS_REAL, of->rows.shape), of->first, of->group};
     opt->tensors[i].shard = &opt->shards[i];
 }
 

@@ -141,8 +141,11 @@ const char *ls_descriptor_text(char text[LS_DESCRIPTOR_TEXT], const ls_descripto
     line l = {text, 0};
 
     add(&l, "%s #%" PRIu64, ls_collective_name(d->kind), d->sequence);
-    if (!moves_data(d->kind))
+    if (!moves_data(d->kind)) {
+        if (d->root)
+            add(&l, " (tag %" PRIu32 ")", d->root);
         return text;
+    }
     add(&l, " (%s", dtype_name(d->dtype));
     if (ls_collective_reduces(d->kind))
         add(&l, ", %s", ls_reduce_op_name(d->op));

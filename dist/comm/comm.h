@@ -135,6 +135,15 @@ void  ls_comm_release(ls_comm *comm,
                       void    *block); /* after the last operation on it; NULL allowed */
 
 /*
+ * The same memory on all ranks: *here is where this one reaches the owner's block (of
+ * ls_comm_alloc(); ignored on the others), until the owner releases it.  NULL, on all, where
+ * the ranks do not share memory.  All members call it.  Who writes what, and when others may
+ * read it, is the callers' business: an operation of the group between the two is enough.
+ */
+LS_MUST_CHECK ls_status ls_comm_share(ls_comm *comm, void *block, size_t bytes, int owner,
+                                      void **here);
+
+/*
  * How an operation of this kind and size would go over messages, and why: one line an
  * algorithm, with its predicted time; into text.  All members call it, for it may measure.
  */

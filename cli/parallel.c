@@ -1,0 +1,259 @@
+/*
+ * parallel.c - which strategy, which micro-batches, how much memory.
+ */
+#include "cli/parallel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/model.h"
+#include "core/alloc.h"
+
+static bool is_power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+static int64_t each_of(const ls_config *cfg, int size)
+{
+    return cfg->batch.global / cfg->batch.micro / size;
+}
+
+/* Rule 2 of the law: which of the two ways gives the bits of one process? */
+static void choose_order(ls_parallelism *p, const ls_config *cfg, int size)
+{
+    bool blocks = is_power_of_two(each_of(cfg, size)), interleaved = is_power_of_two(size);
+    bool wanted = p->strategy == LS_CFG_STRATEGY_FSDP &&
+                  cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
+
+    p->canonical   = blocks || interleaved;
+    p->interleaved = wanted ? interleaved || !blocks : interleaved && !blocks;
+    p->overruled   = p->strategy == LS_CFG_STRATEGY_FSDP && p->interleaved != wanted;
+}
+
+/* ---- units ---- */
+
+/* Modules that follow one another and are alike: blocks of a GPT, layers of an MLP. */
+static bool is_repeated(const ls_module *m)
+{
+    return !strcmp(m->class->type, "block") || !strcmp(m->class->type, "linear");
+}
+
+static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
+{
+    static const ls_shard_kind kind[] = {[LS_CFG_SHARD_FULL]      = LS_SHARD_FULL,
+                                         [LS_CFG_SHARD_GRADIENTS] = LS_SHARD_GRADIENTS,
+                                         [LS_CFG_SHARD_OPTIMIZER] = LS_SHARD_OPTIMIZER};
+
+    return (ls_fsdp_opts){.kind                  = kind[cfg->parallel.shard],
+                          .reshard_after_forward = cfg->parallel.reshard_after_forward,
+                          .prefetch              = (int)cfg->parallel.prefetch,
+                          .blocks                = !p->interleaved,
+                          .find_unused           = cfg->parallel.find_unused};
+}
+
+static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *comm,
+                             const ls_fsdp_opts *opts)
+{
+    int64_t     most   = cfg->parallel.unit_blocks;
+    ls_module **group  = ls_calloc((size_t)most, sizeof *group);
+    ls_status   status = group ? LS_OK : LS_ENOMEM;
+    int         n      = 0;
+
+    for (ls_module *m = model->children; m && !status; m = m->next) {
+        if (!is_repeated(m))
+            continue;
+        group[n++] = m;
+        if (n < most && m->next && is_repeated(m->next))
+            continue;
+        status = ls_fsdp_shard_group(group, n, comm, opts);
+        n      = 0;
+    }
+    free(group);
+    return status;
+}
+
+ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
+                            const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
+{
+    ls_fsdp_opts opts = fsdp_opts(p, cfg);
+    ls_fsdp     *fsdp;
+
+    if (p->strategy != LS_CFG_STRATEGY_FSDP)
+        return LS_OK;
+    ls_status status = ls_ranks_agree(ranks, shard_units(cfg, model, ranks->world, &opts));
+    if (status) {
+        ls_fsdp_forget(model);
+        return status;
+    }
+    status = ls_fsdp_new(model, ranks->world, &opts, &fsdp);
+    if (!status)
+        ls_strategy_fsdp(strategy, fsdp);
+    return status;
+}
+
+ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
+                           const ls_named_tensor *parameters, int n_parameters,
+                           const ls_named_tensor *state, int n_state, ls_strategy *strategy)
+{
+    ls_ddp_opts opts = {.bucket_mb   = cfg->parallel.bucket_mb,
+                        .no_overlap  = !cfg->parallel.overlap,
+                        .find_unused = cfg->parallel.find_unused,
+                        .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
+                        .interleaved = p->interleaved,
+                        .one_micro   = each_of(cfg, ranks->size) == 1};
+    ls_ddp     *ddp;
+
+    if (p->strategy == LS_CFG_STRATEGY_FSDP)
+        return LS_OK;
+    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
+        return ls_strategy_single(strategy, parameters, n_parameters);
+    ls_status status = ls_ddp_new(ranks->world, state, n_state, &opts, &ddp);
+    if (!status)
+        ls_strategy_ddp(strategy, ddp);
+    return status;
+}
+
+/* ---- memory ---- */
+
+typedef struct {
+    double units; /* elements of the largest unit, of the root */
+    double root;
+} sizes;
+
+static sizes sizes_of(const ls_config *cfg, const ls_module *model)
+{
+    sizes  s = {.root = (double)ls_module_parameter_count(model)};
+    double n = 0, blocks = 0;
+
+    for (const ls_module *m = model->children; m; m = m->next) {
+        if (!is_repeated(m))
+            continue;
+        double elements = (double)ls_module_parameter_count(m);
+        s.root -= elements;
+        n = n > elements ? n : elements;
+        blocks++;
+    }
+    double together = (double)cfg->parallel.unit_blocks;
+    s.units         = n * (together < blocks ? together : blocks);
+    return s;
+}
+
+/* Partial sums that wait, at most, while a leaf arrives. */
+static double copies(int64_t micros)
+{
+    int bits = 63 - __builtin_clzll((unsigned long long)micros);
+
+    return bits > 1 ? bits : 1;
+}
+
+/* Elements, beside activations: docs/fsdp.md has the table. */
+static double elements_of(const ls_parallelism *p, const ls_config *cfg, int size,
+                          const ls_module *model, int kinds)
+{
+    double all = (double)ls_module_parameter_count(model), n = size;
+    double l = copies(each_of(cfg, size));
+    sizes  s = sizes_of(cfg, model);
+
+    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
+        return all * (1 + kinds + l);
+    if (p->strategy == LS_CFG_STRATEGY_DDP)
+        return all * (1 + kinds + l);
+    double whole = p->shared                                  ? all / n
+                   : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+                   : !cfg->parallel.reshard_after_forward
+                       ? all + all / n
+                       : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
+    double grads = p->interleaved ? l * all / n : l * all + all / n;
+    double form  = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
+    return whole + kinds * all / n + grads + form;
+}
+
+static int64_t whole(double bytes)
+{
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+}
+
+static int64_t need(const ls_parallelism *p, const ls_config *cfg, int size,
+                    const ls_module *model, int64_t vocab_size)
+{
+    ls_optimizer_opts o     = ls_optimizer_opts_of(cfg);
+    int               kinds = (int)(ls_optimizer_state_bytes(&o, 1) / (int64_t)sizeof(ls_real));
+    ls_memory_plan one = ls_memory_plan_of(cfg, vocab_size, ls_module_parameter_count(model));
+
+    return whole(elements_of(p, cfg, size, model, kinds) * sizeof(ls_real) +
+                 (double)one.activations);
+}
+
+/* ---- the choice ---- */
+
+static bool is_in_memory(const char *transport)
+{
+    return !strcmp(transport, "shm") || !strcmp(transport, "threads");
+}
+
+/* Memory that is free on this host, in bytes; INT64_MAX where it does not say. */
+static int64_t available_bytes(void)
+{
+    char      line[128];
+    long long kib = -1;
+    FILE     *f   = fopen("/proc/meminfo", "re");
+
+    while (f && kib < 0 && fgets(line, sizeof line, f))
+        (void)!sscanf(line, "MemAvailable: %lld kB", &kib);
+    if (f)
+        fclose(f);
+    return kib < 0 ? INT64_MAX : kib * 1024;
+}
+
+/* DDP where the replicas of every host fit into what is free there; else FSDP. */
+static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
+                             const ls_module *model, int64_t vocab_size, ls_parallelism *p)
+{
+    int64_t limit = cfg->run.memory_mb << 20;
+    int64_t there = limit ? limit : available_bytes() / ranks->local;
+
+    p->strategy         = LS_CFG_STRATEGY_DDP;
+    int64_t   replica   = need(p, cfg, ranks->size, model, vocab_size);
+    int64_t   values[2] = {replica > there, -there};
+    ls_status status    = ls_ranks_max(ranks, values, 2);
+    if (values[0])
+        p->strategy = LS_CFG_STRATEGY_FSDP;
+    snprintf(p->why, sizeof p->why,
+             "\"auto\": a replica needs about %lld MiB, a rank has %lld MiB (%s), so %s",
+             (long long)(replica >> 20) + 1, (long long)(-values[1] >> 20),
+             limit ? "run.memory_mb" : "what is free on its host, among its ranks",
+             values[0] ? "fsdp" : "ddp");
+    return status;
+}
+
+static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
+{
+    static const char *const names[] = {"auto", "single", "ddp", "fsdp"};
+    int64_t                  limit   = cfg->run.memory_mb << 20;
+
+    if (!limit || p->bytes <= limit)
+        return LS_OK;
+    return ls_fail(
+        LS_ECONFIG,
+        "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
+        "%lld MiB",
+        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
+}
+
+ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
+                             int64_t vocab_size, ls_parallelism *p)
+{
+    ls_status status = LS_OK;
+
+    *p = (ls_parallelism){.strategy = cfg->parallel.strategy};
+    if (!ranks->world)
+        p->strategy = LS_CFG_STRATEGY_SINGLE;
+    p->shared = ranks->world && is_in_memory(ls_comm_transport(ranks->world));
+    if (p->strategy == LS_CFG_STRATEGY_AUTO)
+        status = choose_auto(cfg, ranks, model, vocab_size, p);
+    choose_order(p, cfg, ranks->size);
+    p->bytes = need(p, cfg, ranks->size, model, vocab_size);
+    return status ? status : check_limit(p, cfg);
+}

@@ -1,0 +1,203 @@
+/*
+ * fsdp_grads.c - gradients of units: formed whole, left as sums of the rank's rows.
+ *
+ * Note [order of reduce_scatters]
+ * They leave last unit first and the root at last, whatever order units become complete in, and
+ * at the end of a round all that have not: so all ranks start the same, in a group of their
+ * own, also where one rank does not use what another does.
+ */
+#include <string.h>
+
+#include "dist/fsdp_impl.h"
+
+/* The unit whose turn is the k-th. */
+static ls_unit *in_turn(const ls_fsdp *f, int k)
+{
+    return f->units[k < f->n - 1 ? f->n - 2 - k : f->n - 1];
+}
+
+static size_t whole_bytes(const ls_unit *u, int i)
+{
+    return (size_t)ls_tensor_numel(u->trained[i].tensor) * sizeof(ls_real);
+}
+
+void ls__grads_release(ls_unit *u)
+{
+    ls_fsdp *f = u->fsdp;
+
+    for (int i = 0; i < u->n_trained; i++)
+        u->trained[i].tensor->grad_home = NULL;
+    if (!ls__is_root(u))
+        ls__pool_give(&f->grads, u->grad);
+    u->grad = NULL;
+}
+
+/* What unit u has sent has arrived: the sum of the rank's rows over ranks, of this round. */
+static ls_status join(ls_unit *u)
+{
+    ls_fsdp *f    = u->fsdp;
+    ls_work *work = u->reduce;
+
+    f->joined++;
+    u->reduce = NULL;
+    if (!work)
+        return LS_OK;
+    ls_status status = ls__unit_wait(u, work, LS_SPAN_REDUCE_SCATTER);
+    ls__grads_release(u);
+    ls__unit_arrived(u);
+    if (status)
+        return status;
+    ls_storage *rows = u->reduced;
+    u->reduced       = NULL;
+    return ls_tree_sum_push(&u->sum, rows);
+}
+
+/* A buffer that travels now is idle soon; a new one only where none travels. */
+static ls_status take_buffer(ls_unit *u)
+{
+    ls_fsdp  *f      = u->fsdp;
+    ls_status status = LS_OK;
+
+    if (ls__is_root(u) && !u->root_grad)
+        u->root_grad =
+            ls_comm_alloc(f->reduces, (size_t)(u->grads.count + 1) * sizeof(ls_real));
+    if (ls__is_root(u)) {
+        u->grad = u->root_grad;
+        return u->grad ? LS_OK : LS_ENOMEM;
+    }
+    u->grad = ls__pool_take(&f->grads);
+    while (!u->grad && f->grads.n >= f->grad_limit && f->joined < f->launched && !status) {
+        status  = join(in_turn(f, f->joined));
+        u->grad = ls__pool_take(&f->grads);
+    }
+    if (!u->grad && !status)
+        u->grad = ls__pool_grow(&f->grads);
+    return u->grad ? LS_OK : status ? status : LS_ENOMEM;
+}
+
+static ls_status need_buffer(ls_unit *u)
+{
+    ls_status status = u->grad ? LS_OK : take_buffer(u);
+
+    return status ? ls_fail_in(status, "fsdp: gradients of %s", ls__unit_name(u)) : LS_OK;
+}
+
+ls_status ls__grads_prepare(ls_unit *u)
+{
+    ls_fsdp *f = u->fsdp;
+
+    if (!f->stepping || !ls_sync_sinks(&f->sync) || u->launched || !u->n_trained)
+        return LS_OK;
+    ls_status status = need_buffer(u);
+    for (int i = 0; i < u->n_trained && !status; i++)
+        u->trained[i].tensor->grad_home = u->grad + u->grads.offset[i];
+    return status;
+}
+
+ls_status ls__grads_place(void *context, int i, ls_real **home)
+{
+    ls_fsdp  *f      = context;
+    ls_unit  *u      = f->units[f->unit_of[i]];
+    ls_status status = need_buffer(u);
+
+    if (!status)
+        *home = u->grad + u->grads.offset[f->place_of[i]];
+    return status;
+}
+
+static ls_status launch(ls_unit *u)
+{
+    ls_fsdp *f = u->fsdp;
+
+    u->launched = true;
+    f->launched++;
+    if (!u->n_trained)
+        return LS_OK;
+    ls_status status = need_buffer(u);
+    if (status)
+        return status;
+    for (int i = 0; i < u->n_trained; i++)
+        if (!f->sync.used[u->number[i]])
+            memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
+    u->reduced = ls_storage_new((size_t)u->grads.owned * sizeof(ls_real), LS_MEM_GRADS);
+    if (!u->reduced)
+        return LS_ENOMEM;
+    ls_call call = {.kind   = LS_REDUCE_SCATTER,
+                    .in     = u->grad,
+                    .out    = u->reduced->data,
+                    .count  = u->grads.count,
+                    .dtype  = LS_REAL,
+                    .op     = LS_SUM,
+                    .slices = u->grads.slices,
+                    .tag    = (uint32_t)u->index + 1};
+    f->stats.reduce_scatters++;
+    return ls_comm_start(f->reduces, &call, &u->reduce);
+}
+
+ls_status ls__grads_launch(ls_fsdp *f)
+{
+    ls_status status = LS_OK;
+
+    while (!status && f->launched < f->n && in_turn(f, f->launched)->complete)
+        status = launch(in_turn(f, f->launched));
+    return status;
+}
+
+ls_status ls__grads_finish_round(ls_fsdp *f)
+{
+    ls_status status = LS_OK;
+
+    while (!status && f->launched < f->n)
+        status = launch(in_turn(f, f->launched));
+    while (!status && f->joined < f->launched)
+        status = join(in_turn(f, f->joined));
+    return status;
+}
+
+void ls__grads_begin_round(ls_fsdp *f)
+{
+    f->launched = f->joined = 0;
+    for (int k = 0; k < f->n; k++) {
+        ls_unit *u  = f->units[k];
+        u->missing  = u->n_trained;
+        u->complete = !u->n_trained;
+        u->launched = false;
+    }
+}
+
+void ls__grads_drop(ls_fsdp *f)
+{
+    for (int k = 0; k < f->n; k++) {
+        ls_unit *u = f->units[k];
+        for (int i = 0; i < u->n_trained; i++)
+            ls_tensor_zero_grad(ls_tensor_owned(u->trained[i].tensor));
+        ls_tree_sum_close(&u->sum);
+        ls_storage_release(u->result);
+        u->result = NULL;
+    }
+}
+
+void ls__grads_hand_out(ls_fsdp *f)
+{
+    for (int k = 0; k < f->n; k++) {
+        ls_unit *u = f->units[k];
+        u->result  = ls_tree_sum_finish(&u->sum);
+        for (int i = 0; i < u->n_trained; i++) {
+            u->views[i]->data = (ls_real *)u->result->data + u->grads.packed[i];
+            if (f->sync.ever[u->number[i]])
+                ls_tensor_owned(u->trained[i].tensor)->grad = ls_storage_retain(u->views[i]);
+        }
+    }
+}
+
+void ls__grads_abandon(ls_fsdp *f)
+{
+    for (int k = 0; k < f->n; k++) {
+        ls_unit *u = f->units[k];
+        if (u->gather)
+            (void)!ls_work_wait(u->gather);
+        if (u->reduce)
+            (void)!ls_work_wait(u->reduce);
+        u->gather = u->reduce = NULL;
+    }
+}
