@@ -510,6 +510,7 @@ ls_status ls_trainer_get_place(const ls_trainer *t, ls_trainer_place *place)
 
 void ls_trainer_resume(ls_trainer *t, const ls_trainer_place *place)
 {
+    ls_strategy_changed(&t->strategy);
     ls_optimizer_resume(t->optimizer, place->step, place->started);
     t->resumed_step     = place->step;
     t->resumed_sequence = place->sequences;

@@ -13,9 +13,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import cli  # noqa: E402
 
-BASE = {"run__steps": 40, "batch__global": 4, "optim__schedule": {"warmup": 12}, "eval__every": 5}
+BASE = {"run__steps": 40, "batch__global": 12, "batch__micro": 1, "optim__schedule": {"warmup": 12}, "eval__every": 5}
 
-# name, changes of the config; 40 steps of 4 sequences are 160 sequences
+# name, changes of the config; 40 steps of 12 sequences are 480
 STYLES = [
     ("dropout, inside warm-up", {"model__dropout": 0.2}),
     ("epochs of 53 sequences", {"data__train": "short.txt", "data__val_fraction": None, "eval__every": 0}),
@@ -25,10 +25,14 @@ STYLES = [
     ("char, linear", {"data__tokenizer": "char", "optim__schedule": {"type": "linear", "warmup": 3}}),
 ]
 
+FSDP = ["parallel.strategy=fsdp"]
+
 # (step to stop at, ranks, settings) of each hop; 0 ranks: one process
 HOPS = [
-    [(10, 2, []), (20, 4, ["checkpoint.compress=true"]), (30, 0, ["checkpoint.async=false"]), (40, 2, [])],
-    [(13, 0, ["checkpoint.every=3"]), (14, 1, ["parallel.strategy=ddp"]), (27, 4, ["checkpoint.every=1"]), (40, 0, [])],
+    [(10, 2, ["parallel.strategy=ddp"]), (17, 4, [*FSDP, "checkpoint.compress=true"]), (23, 3, [*FSDP, "parallel.shard=gradients"]),
+     (30, 0, ["checkpoint.async=false"]), (35, 2, [*FSDP, "parallel.shard=optimizer"]), (40, 4, ["parallel.strategy=ddp"])],
+    [(13, 0, ["checkpoint.every=3"]), (14, 1, ["parallel.strategy=ddp"]), (20, 2, [*FSDP, "checkpoint.every=1"]),
+     (27, 3, ["parallel.strategy=ddp", "checkpoint.every=1"]), (32, 1, FSDP), (40, 0, [])],
 ]
 
 
@@ -79,7 +83,7 @@ def test_every_border(folder):
     """Stops at each of the steps around the border of an epoch, which is no multiple of the batch."""
     cli.write_config(folder, **{**BASE, **STYLES[1][1], "run__steps": 30})
     cli.check_ok(cli.run(folder, "train", "c.json", "--set", "run.dir=whole"))
-    for stop in range(12, 16):
+    for stop in range(3, 7):
         cli.row(f"epoch's border, {stop}")
         hop(folder, "border", stop, 2, [])
     hop(folder, "border", 30, 0, [])

@@ -84,7 +84,7 @@ static void cut(model *m, int i, int rank, int size)
     int64_t    rows = shape.ndim ? shape.dim[0] : 0, first = rows * rank / size;
 
     shape.dim[0]     = rows * (rank + 1) / size - first;
-    m->shard[i]      = (ls_shard){ls_tensor_header(t->dtype, shape), first};
+    m->shard[i]      = (ls_shard){.rows = ls_tensor_header(t->dtype, shape), .first = first};
     t->shard         = &m->shard[i];
     t->requires_grad = false;
 }
