@@ -437,18 +437,21 @@ static ls_status look(ls_saver *s, int64_t flags[FLAGS])
                         : LS_OK;
 }
 
-static ls_status own_status(const ls_saver *s)
+/* Of this rank's job; one that is not done is a failure where it is late. */
+static ls_status own_status(const ls_saver *s, bool late)
 {
     if (atomic_load(&s->done))
         return s->status == LS_EINTERRUPTED ? LS_OK : job_status(s);
+    if (!late)
+        return LS_OK;
     return ls_fail(LS_ETIMEOUT, "%s: not written after %.3g s (checkpoint.timeout_s)",
                    s->temporary, s->opts.timeout_s);
 }
 
 /* All agree on what went wrong now; the jobs are told to stop. */
-static void stop(ls_saver *s)
+static void stop(ls_saver *s, bool late)
 {
-    s->end.status = ls_comm_agree(s->opts.comm, own_status(s));
+    s->end.status = ls_comm_agree(s->opts.comm, own_status(s, late));
     snprintf(s->end.text, sizeof s->end.text, "%s", s->end.status ? ls_error_message() : "");
     atomic_store(&s->stop, 1);
     s->state = STOPPING;
@@ -476,7 +479,7 @@ static ls_status go_on_to_commit(ls_saver *s, ls_save_end *end)
 
 static ls_status end_commit(ls_saver *s, ls_save_end *end)
 {
-    ls_status status = s->rank ? LS_OK : own_status(s);
+    ls_status status = s->rank ? LS_OK : own_status(s, true);
 
     status = ls_comm_agree(s->opts.comm, status);
     if (status && s->opts.comm && ls_comm_check(s->opts.comm))
@@ -498,7 +501,7 @@ ls_status ls_saver_poll(ls_saver *s, ls_save_end *end)
     switch (s->state) {
     case WRITING:
         if (flags[FAILED] || (flags[BUSY] && flags[LATE]))
-            stop(s);
+            stop(s, flags[LATE] != 0);
         else if (!flags[BUSY])
             return go_on_to_commit(s, end);
         break;
