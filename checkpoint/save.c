@@ -13,11 +13,13 @@
  */
 #include "checkpoint/save.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/save_rank_impl.h"
@@ -26,6 +28,8 @@
 #include "core/clock.h"
 #include "core/gz.h"
 #include "dist/comm/verdict.h"
+
+enum { PAGE = 4096 };
 
 static const int64_t SECOND = 1000000000, GRACE_NS = 5000000000, LOOK_NS = 10000000;
 
@@ -51,7 +55,7 @@ struct ls_saver {
     ls_save_end             end;      /* as far as it is known */
 
     pthread_t thread;
-    bool      has_thread;
+    bool      has_thread, warming;
     ls_status (*work)(struct ls_saver *s);
     atomic_int done, stop;
     ls_status  status; /* of the job, when it is done */
@@ -98,6 +102,13 @@ static ls_status job_status(const ls_saver *s)
 
 static ls_status write_part(ls_saver *s)
 {
+    struct stat info;
+
+    if (s->rank && stat(s->temporary, &info) && errno == ENOENT)
+        return ls_fail(LS_EIO,
+                       "%s, which rank 0 has made, is not there; a run's directory must be the "
+                       "same one for all ranks",
+                       s->temporary);
     return ls__part_write(&s->part, s->temporary, &s->stop);
 }
 
@@ -193,6 +204,28 @@ void ls_saver_free(ls_saver *s)
     free(s);
 }
 
+static ls_status warm(ls_saver *s)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        bytes += ls_rows_share(s->list[i].tensor, s->rank, s->size).rows *
+                 ls_row_bytes_of(s->list[i].tensor);
+    char *block = ls_mem_alloc((size_t)bytes, LS_MEM_OTHER);
+    for (uint64_t at = 0; block && at < bytes && !s->stop; at += PAGE)
+        block[at] = 0;
+    ls_mem_free(block, (size_t)bytes, LS_MEM_OTHER);
+    return LS_OK;
+}
+
+void ls_saver_warm(ls_saver *s)
+{
+    if (!s->opts.async || s->opts.no_thread || s->begun || !atomic_load(&s->done))
+        return;
+    s->warming = true;
+    start_job(s, warm);
+}
+
 bool ls_saver_is_busy(const ls_saver *s)
 {
     return s->state != IDLE;
@@ -225,6 +258,10 @@ static ls_status copy_facts(ls_saver *s, const ls_save_facts *facts)
 
 static ls_status prepare(ls_saver *s, const ls_save_facts *facts)
 {
+    if (s->warming && s->has_thread)
+        pthread_join(s->thread, NULL); /* it only works */
+    if (s->warming)
+        s->has_thread = s->warming = false;
     if (!atomic_load(&s->done))
         return ls_fail(LS_ETIMEOUT, "%s: an earlier save still waits for the disk",
                        s->opts.store);

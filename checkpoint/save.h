@@ -64,6 +64,13 @@ LS_MUST_CHECK ls_status ls_saver_new(const ls_saver_opts *opts, const ls_stored_
  */
 void ls_saver_free(ls_saver *s);
 
+/*
+ * Asks the system for a snapshot's memory and gives it back to the allocator's cache, on a
+ * thread of its own, so that the first snapshot takes no longer than later ones.  Once, before
+ * the first save; each rank for itself.
+ */
+void ls_saver_warm(ls_saver *s);
+
 /* ESTATE where one is under way.  A save that fails here, or is not asynchronous, ends here. */
 LS_MUST_CHECK ls_status ls_saver_begin(ls_saver *s, const ls_save_facts *facts,
                                        ls_save_end *end);

@@ -125,6 +125,9 @@ ls_status ls_saving_step(ls_saving *s, const ls_run_counters *counters)
 
     if (!status)
         status = look_at_end(s, &end, false);
+    if (!status && every && !s->warm && !s->cfg->run.memory_mb)
+        ls_saver_warm(s->saver); /* when training has what it needs */
+    s->warm = true;
     if (status || !every || counters->step % every)
         return status;
     status = wait_for_last(s, false);

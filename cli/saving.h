@@ -16,7 +16,8 @@ typedef struct {
     const ls_data_prints *prints; /* of cfg's data */
     char                 *store;
     ls_saver             *saver;
-    int64_t saved; /* step of the newest checkpoint that is on the disk; 0: none */
+    bool                  warm; /* the first step is over */
+    int64_t saved;              /* step of the newest checkpoint that is on the disk; 0: none */
 } ls_saving;
 
 /* The other members are set; `saved` is the step that the run goes on from.  All ranks. */

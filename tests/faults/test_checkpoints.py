@@ -286,6 +286,23 @@ def test_never_and_paths(folder):
     cli.check("step-00001000: valid, step 1000" in cli.run(folder, "repair", "r").stdout, "1000 is the newer one")
 
 
+def test_not_shared(folder):
+    cli.row("ranks in different directories")
+    for rank in range(2):
+        os.makedirs(os.path.join(folder, f"own{rank}"))
+        shutil.copy(os.path.join(folder, "text.txt"), os.path.join(folder, f"own{rank}"))
+        shutil.copy(os.path.join(folder, "c.json"), os.path.join(folder, f"own{rank}"))
+    r = cli.run(folder, "run", "-n", "2", "--", "sh", "-c", 'cd "own$RANK"; exec "$@"', "sh", cli.command(), "train", "c.json")
+    cli.equal(r.returncode, 1, "exit status")
+    cli.check("step 2 is not saved: rank 1: " in r.stderr and "same one for all ranks" in r.stderr, r.stderr[-800:])
+    cli.check("step 6/6" in r.stderr, "training went on")
+    cli.row("a checkpoint that one rank alone has")
+    shutil.copytree(os.path.join(folder, "good"), os.path.join(folder, "own0", "r"), dirs_exist_ok=True)
+    r = cli.run(folder, "run", "-n", "2", "--", "sh", "-c", 'cd "own$RANK"; exec "$@"', "sh", cli.command(), "train", "--resume",
+                "r", "c.json", "--set", "run.steps=8")
+    cli.check("rank 1: " in r.stderr and "No such file" in r.stderr, r.stderr[-800:])
+
+
 def test_lock(folder):
     cli.row("two runs in one directory")
     start(folder)
@@ -338,7 +355,7 @@ def main():
         cli.write_config(folder, run__steps=6, checkpoint__every=2, optim__schedule={"steps": 6})
         cli.check_ok(cli.run(folder, "train", "c.json", "--nproc", "2", "--set", "run.dir=good"))
         cli.check_ok(cli.run(folder, "train", "c.json", "--set", "run.dir=longer", "--set", "run.steps=8"))
-        for test in (test_damage, test_all_damaged, test_repair, test_others, test_never_and_paths, test_lock, test_disk):
+        for test in (test_damage, test_all_damaged, test_repair, test_others, test_never_and_paths, test_not_shared, test_lock, test_disk):
             began = time.monotonic()
             test(folder)
             print(f"{test.__name__}: {time.monotonic() - began:.1f} s", flush=True)
