@@ -8,8 +8,8 @@
  *     autograd/    the tape that records operators, and the operators
  *     nn/          modules with named parameters: layers, GPT, MLP
  *     optim/       optimizers, schedules, the gradient norm
- *     data/        text, tokenizers, sequences of tokens
- *     checkpoint/  parameters in safetensors files
+ *     data/        text, tokenizers, sequences of tokens, tables
+ *     checkpoint/  parameters in safetensors files, Hugging Face's directories
  *     dist/comm/   ranks, how they meet, and the operations between them
  *     dist/        training on many ranks: DDP
  *
@@ -36,21 +36,27 @@
 
 #include "nn/gpt.h"
 #include "nn/grad_sum.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/mlp.h"
 #include "nn/module.h"
+#include "nn/working.h"
 
 #include "optim/grad_norm.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
+#include "data/bpe_train.h"
 #include "data/dataset.h"
 #include "data/fingerprint.h"
 #include "data/sampler.h"
+#include "data/table.h"
 #include "data/text.h"
 #include "data/token_file.h"
+#include "data/token_format.h"
 #include "data/tokenizer.h"
 
+#include "checkpoint/hf.h"
 #include "checkpoint/load.h"
 #include "checkpoint/params.h"
 #include "checkpoint/save.h"

@@ -14,6 +14,7 @@
 
 #include "autograd/tape_impl.h"
 #include "core/kernels/elementwise.h"
+#include "core/kernels/gemm_bf16.h"
 
 static bool is_outer_leaf(const ls_tensor *t)
 {
@@ -238,7 +239,7 @@ static ls_status deliver(ls_node *n, bool retain)
     ls__profile_backward(n->tape, n->op, start);
     ls_mem_free(n->scratch, n->backward_scratch_bytes, LS_MEM_ACTIVATIONS);
     n->scratch = NULL;
-    return LS_OK;
+    return ls_gemm_bf16_check();
 }
 
 static void drop_rebuilt(ls_tensor *t)

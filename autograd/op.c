@@ -16,6 +16,23 @@ ls_status ls__want_real(const ls_node *call, int i)
     return ls__want_dtype(call, i, LS_REAL);
 }
 
+bool ls__is_bf16(const ls_tensor *t)
+{
+    return t->dtype == LS_BF16;
+}
+
+ls_status ls__want_one_float(const ls_node *call, int first)
+{
+    ls_dtype dtype = ls__is_bf16(call->in[first]) ? LS_BF16 : LS_REAL;
+
+    for (int i = first; i < call->n_in; i++) {
+        ls_status status = ls__want_dtype(call, i, dtype);
+        if (status)
+            return status;
+    }
+    return LS_OK;
+}
+
 ls_status ls__shape_mismatch(const ls_node *call, const char *want)
 {
     ls_shape_text a, b;
@@ -30,6 +47,13 @@ ls_status ls__infer_same(const ls_node *call, ls_plan *plan)
     plan->dtype = LS_REAL;
     plan->shape = call->in[0]->shape;
     return ls__want_real(call, 0);
+}
+
+ls_status ls__infer_like(const ls_node *call, ls_plan *plan)
+{
+    plan->dtype = call->in[0]->dtype;
+    plan->shape = call->in[0]->shape;
+    return ls__want_one_float(call, 0);
 }
 
 ls_status ls__infer_rows(const ls_node *call, ls_plan *plan)

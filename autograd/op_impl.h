@@ -10,6 +10,10 @@
 LS_MUST_CHECK ls_status ls__want_real(const ls_node *call, int i);
 LS_MUST_CHECK ls_status ls__want_dtype(const ls_node *call, int i, ls_dtype dtype);
 
+/* ls_real or BF16, of all inputs from `first` on alike; else such an error. */
+LS_MUST_CHECK ls_status ls__want_one_float(const ls_node *call, int first);
+bool                    ls__is_bf16(const ls_tensor *t);
+
 /* "mul: (2,3) and (4,5), want what" */
 LS_MUST_CHECK ls_status ls__shape_mismatch(const ls_node *call, const char *want);
 
@@ -22,6 +26,9 @@ LS_MUST_CHECK ls_status ls__infer_rows(const ls_node *call, ls_plan *plan);
 /* Input i holds I32 in 0..n-1, or ignore; else an error that names position and value. */
 LS_MUST_CHECK ls_status ls__check_targets(const ls_node *call, int i, int64_t n,
                                           int32_t ignore);
+
+/* infer of operators whose result is like their first input: ls_real or BF16, same shape. */
+LS_MUST_CHECK ls_status ls__infer_like(const ls_node *call, ls_plan *plan);
 
 /* A scalar's value, and its rounding as its element. */
 void ls__set_wide(ls_tensor *scalar, double value);

@@ -6,6 +6,11 @@
  * NULL and makes the tape fail: ESHAPE for shapes and dtypes, with what was found and wanted;
  * EINVAL for a NULL, another tape's tensor or a number out of range; ESTATE for a value that
  * was released; ENOMEM.  "last" is the last dimension; (...) are any leading ones.
+ *
+ * BF16 (docs/mixed_precision.md) is taken where it is a parameter of linear, embedding, norms
+ * and the head, and between them: linear and the head round an x of ls_real themselves, norms
+ * with BF16 weights give BF16, activations, swiglu, rope and attention give what they get.
+ * Sums are in ls_real everywhere, and so are gradients.
  */
 #ifndef LS_AUTOGRAD_OPS_H
 #define LS_AUTOGRAD_OPS_H
@@ -13,6 +18,7 @@
 #include "autograd/tape.h"
 
 #define LS_OP_LIST(X)     \
+    X(cast)               \
     X(contiguous)         \
     X(matmul)             \
     X(linear)             \
@@ -49,6 +55,12 @@
 LS_OP_LIST(X)
 #undef X
 
+/*
+ * Between LS_REAL and BF16: widened as they are, or rounded once to nearest even.  x itself
+ * where it has that dtype.  The gradient passes through as it is.
+ */
+ls_tensor *ls_cast(ls_tape *tape, ls_tensor *x, ls_dtype dtype);
+
 /* The same values in row-major order: x itself where it is so already. */
 ls_tensor *ls_contiguous(ls_tape *tape, ls_tensor *x);
 
@@ -61,6 +73,9 @@ ls_tensor *ls_matmul(ls_tape *tape, ls_tensor *a, ls_tensor *b, bool transpose_a
 
 /* x W^T + b: x (...,k), W (n,k), b (n) or NULL -> (...,n). */
 ls_tensor *ls_linear(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b);
+
+/* The same for what only products, activations and attention read: BF16 where w is. */
+ls_tensor *ls_linear_narrow(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b);
 
 /* Elementwise; b's shape is a's or its trailing dimensions (a scalar too), repeated over the
  * rest. */

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape_impl.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 
@@ -342,7 +343,7 @@ static ls_status run_forward(ls_node *call, const ls_plan *plan)
     ls__profile_forward(call->tape, call->op, start);
     ls_mem_free(call->scratch, plan->forward_scratch_bytes, LS_MEM_ACTIVATIONS);
     call->scratch = NULL;
-    return LS_OK;
+    return ls_gemm_bf16_check();
 }
 
 /*

@@ -199,7 +199,7 @@ static ls_status share(const loading *l)
     ls_status status = LS_OK;
 
     for (size_t i = 0; i < l->n && !status && l->size > 1; i++)
-        if (!l->list[i].tensor->shard)
+        if (!ls_tensor_is_spread(l->list[i].tensor))
             status = share_tensor(l, l->list[i].tensor);
     return status;
 }

@@ -26,11 +26,11 @@ static ls_status check_list(const ls_named_tensor *list, size_t n)
 
 static ls_st_source source_of(const ls_named_tensor *named)
 {
-    const ls_tensor *t = named->tensor;
+    const ls_tensor *t = named->tensor, *owned = ls_tensor_owned(named->tensor);
     ls_st_source     s = {.name  = named->name,
-                          .dtype = ls_dtype_name(t->dtype),
+                          .dtype = ls_dtype_name(owned->dtype),
                           .ndim  = t->shape.ndim,
-                          .data  = t->shard ? NULL : ls_tensor_data(t)};
+                          .data  = ls_tensor_is_spread(t) ? NULL : ls_tensor_data(owned)};
 
     for (int i = 0; i < s.ndim; i++)
         s.dim[i] = (uint64_t)t->shape.dim[i];

@@ -82,7 +82,7 @@ static bool same_shape(const ls_st_entry *e, const ls_shape *shape)
 
 static void compare(matching *m, const ls_named_tensor *wanted, const ls_st_entry *found)
 {
-    const char      *dtype = ls_dtype_name(wanted->tensor->dtype);
+    const char      *dtype = ls_dtype_name(ls_tensor_owned(wanted->tensor)->dtype);
     ls_st_name_text  name;
     ls_st_shape_text has;
     ls_shape_text    want;

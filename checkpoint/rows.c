@@ -10,14 +10,21 @@ uint64_t ls_rows_of(const ls_tensor *t)
     return (uint64_t)ls_tensor_rows(t);
 }
 
+ls_dtype ls_rows_dtype(const ls_tensor *t)
+{
+    return t->shard ? t->shard->rows.dtype : t->dtype;
+}
+
 uint64_t ls_row_bytes_of(const ls_tensor *t)
 {
-    return ls_rows_of(t) ? (uint64_t)ls_tensor_row_elements(t) * ls_dtype_bytes(t->dtype) : 0;
+    return ls_rows_of(t)
+               ? (uint64_t)ls_tensor_row_elements(t) * ls_dtype_bytes(ls_rows_dtype(t))
+               : 0;
 }
 
 ls_row_range ls_rows_share(const ls_tensor *t, int rank, int size)
 {
-    if (t->shard)
+    if (ls_tensor_is_spread(t))
         return (ls_row_range){(uint64_t)t->shard->first, ls_rows_of(&t->shard->rows)};
     ls_rows rows = ls_shard_rows(ls_tensor_rows(t), rank, size);
     return (ls_row_range){(uint64_t)rows.first, (uint64_t)rows.count};

@@ -27,6 +27,7 @@ typedef struct {
 
 uint64_t ls_rows_of(const ls_tensor *t);      /* of the whole */
 uint64_t ls_row_bytes_of(const ls_tensor *t); /* 0 where the tensor is empty */
+ls_dtype ls_rows_dtype(const ls_tensor *t); /* of what is owned: masters, not working copies */
 
 /* What this rank writes, and reads from a checkpoint. */
 ls_row_range ls_rows_share(const ls_tensor *t, int rank, int size);

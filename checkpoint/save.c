@@ -365,7 +365,7 @@ static ls_status add_tensors(ls_saver *s)
         ls_manifest_tensor     *t    = &m->tensor[i];
         *t                           = (ls_manifest_tensor){.name  = ls_strdup(from->name),
                                                             .kind  = from->kind,
-                                                            .dtype = from->tensor->dtype,
+                                                            .dtype = ls_rows_dtype(from->tensor),
                                                             .ndim  = from->tensor->shape.ndim};
         for (int k = 0; k < t->ndim; k++)
             t->dim[k] = (uint64_t)from->tensor->shape.dim[k];

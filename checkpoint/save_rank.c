@@ -123,7 +123,7 @@ static ls_st_source source_of(const ls__part *p, size_t i)
     const ls_stored_tensor  *t = &p->list[p->piece[i].tensor];
     const ls_manifest_chunk *c = &p->piece[i];
     ls_st_source             s = {.name  = t->name,
-                                  .dtype = ls_dtype_name(t->tensor->dtype),
+                                  .dtype = ls_dtype_name(ls_rows_dtype(t->tensor)),
                                   .ndim  = t->tensor->shape.ndim,
                                   .data  = p->data[i]};
 

@@ -10,7 +10,7 @@ enum { BLOCK_BYTES = 1 << 22 };
 
 bool ls_stream_arrives(const ls_tensor *t)
 {
-    return !t->shard || ls_comm_rank(t->shard->group) == 0;
+    return !ls_tensor_is_spread(t) || ls_comm_rank(t->shard->group) == 0;
 }
 
 /* Rank `owner`'s block on its way to `take` of rank 0. */
@@ -36,9 +36,10 @@ typedef struct {
 
 static ls_status stream_rows(const ls_tensor *t, int owner, void *buffer, receiver *r)
 {
-    ls_comm    *comm = t->shard->group;
-    size_t      size = ls_dtype_bytes(t->dtype);
-    ls_rows     rows = ls_shard_rows(ls_tensor_rows(t), owner, ls_comm_size(comm));
+    ls_comm    *comm  = t->shard->group;
+    ls_dtype    dtype = t->shard->rows.dtype;
+    size_t      size  = ls_dtype_bytes(dtype);
+    ls_rows     rows  = ls_shard_rows(ls_tensor_rows(t), owner, ls_comm_size(comm));
     int64_t     n = rows.count * ls_tensor_row_elements(t), block = BLOCK_BYTES / (int64_t)size;
     int         me     = ls_comm_rank(comm);
     const char *own    = me == owner && n ? ls_tensor_data(&t->shard->rows) : NULL;
@@ -47,7 +48,7 @@ static ls_status stream_rows(const ls_tensor *t, int owner, void *buffer, receiv
     for (int64_t i = 0; i < n && !status; i += block) {
         int64_t     step = n - i < block ? n - i : block;
         const void *at   = own ? own + (size_t)i * size : NULL;
-        status           = pass_block(comm, owner, at, buffer, step, t->dtype, &at);
+        status           = pass_block(comm, owner, at, buffer, step, dtype, &at);
         if (!status && !me && !r->failed)
             r->failed = r->take(r->context, at, (size_t)step * size);
     }
@@ -59,8 +60,10 @@ ls_status ls_stream_values(const ls_named_tensor *named, ls_stream_take take, vo
     const ls_tensor *t = named->tensor;
     receiver         r = {take, context, LS_OK};
 
-    if (!t->shard)
-        return take(context, ls_tensor_data(t), ls_tensor_bytes(t));
+    if (!ls_tensor_is_spread(t)) {
+        const ls_tensor *all = ls_tensor_owned(named->tensor);
+        return take(context, ls_tensor_data(all), ls_tensor_bytes(all));
+    }
     void     *buffer = ls_mem_alloc(BLOCK_BYTES, LS_MEM_OTHER);
     ls_status status = buffer ? LS_OK : LS_ENOMEM;
     if (!buffer)

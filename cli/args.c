@@ -30,22 +30,25 @@ static const ls_arg *find(const ls_arg_table *t, const char *word, const char **
     return NULL;
 }
 
+static ls_status append(cursor *c, ls_arg_list *list, const char *value)
+{
+    if (!list->item)
+        list->item = ls_calloc((size_t)c->argc, sizeof *list->item);
+    if (!list->item)
+        return LS_ENOMEM;
+    list->item[list->n++] = value;
+    return LS_OK;
+}
+
 static ls_status take_value(cursor *c, const ls_arg *arg, const char *value)
 {
     if (!value && ++c->at < c->argc)
         value = c->argv[c->at];
     if (!value)
         return ls_fail(LS_ECONFIG, "%s: %s needs a value", c->table->command, arg->name);
-    if (arg->kind == LS_ARG_LIST) {
-        ls_arg_list *list = arg->to;
-        if (!list->item)
-            list->item = ls_calloc((size_t)c->argc, sizeof *list->item);
-        if (!list->item)
-            return LS_ENOMEM;
-        list->item[list->n++] = value;
-    } else {
-        *(const char **)arg->to = value;
-    }
+    if (arg->kind == LS_ARG_LIST)
+        return append(c, arg->to, value);
+    *(const char **)arg->to = value;
     return LS_OK;
 }
 
@@ -67,6 +70,8 @@ static ls_status take_option(cursor *c, const char *word)
 
 static ls_status take_operand(cursor *c, const char *word)
 {
+    if (c->table->operands)
+        return append(c, c->table->operands, word);
     if (!c->table->operand_to)
         return ls_fail(LS_ECONFIG, "%s: unexpected argument '%s'", c->table->command, word);
     if (*c->table->operand_to)
@@ -95,7 +100,9 @@ ls_status ls_args_parse(const ls_arg_table *table, int argc, char **argv)
         else
             status = take_operand(&c, word);
     }
-    if (!status && table->operand_to && !*table->operand_to && !table->optional)
+    bool missing =
+        table->operands ? !table->operands->n : table->operand_to && !*table->operand_to;
+    if (!status && missing && !table->optional)
         return ls_fail(LS_ECONFIG, "%s: %s is missing; see lockstep %s --help", table->command,
                        table->operand, table->command);
     return status;

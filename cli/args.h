@@ -28,6 +28,7 @@ typedef struct {
     int           n_args;
     const char   *operand; /* what the one position is called, "CONFIG" */
     const char  **operand_to;
+    ls_arg_list  *operands; /* instead of it: one or more positions */
     bool          optional; /* the position may be left out */
     bool         *help;     /* --help and -h; nothing is required then */
 } ls_arg_table;

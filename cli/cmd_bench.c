@@ -196,7 +196,7 @@ static int by_time(const void *a, const void *b)
 
 static void print_json(const ls_config *cfg, const ls_ranks *ranks, const train_result *r)
 {
-    char cpu[128];
+    char cpu[128], kernels[LS_KERNELS_TEXT];
 
     printf(
         "{\"median_ms\":%.3f,\"tokens_per_s\":%.1f,\"peak_rss_mb\":%.1f,\"floor_ms\":%.3f,"
@@ -204,7 +204,7 @@ static void print_json(const ls_config *cfg, const ls_ranks *ranks, const train_
         "\"threads\":%lld,\"steps\":%d,\"blas\":\"%s\",\"cpu\":",
         r->median_ms, r->tokens_per_s, r->rss_mb, r->floor_ms, r->median_ms / r->floor_ms,
         r->exposed_ms, r->rate * 1e-9, ranks->size, (long long)cfg->run.threads, r->steps,
-        ls_blas_describe());
+        ls_describe_kernels(cfg, kernels));
     ls_json_print_string(stdout, cpu_name(cpu, sizeof cpu));
     printf(",\"kernels_ms\":{");
     for (int i = 0; i < r->profile.n; i++)
@@ -216,13 +216,13 @@ static void print_json(const ls_config *cfg, const ls_ranks *ranks, const train_
 
 static void print_table(const ls_config *cfg, const ls_ranks *ranks, const train_result *r)
 {
-    char   cpu[128];
+    char   cpu[128], kernels[LS_KERNELS_TEXT];
     double rest = r->median_ms;
 
     printf("%s, %d rank%s, %lld thread%s%s\n%s\n", cpu_name(cpu, sizeof cpu), ranks->size,
            ranks->size == 1 ? "" : "s", (long long)cfg->run.threads,
            cfg->run.threads == 1 ? "" : "s", ranks->size == 1 ? "" : " each",
-           ls_blas_describe());
+           ls_describe_kernels(cfg, kernels));
     printf("step     %9.2f ms (median of %d)   %.0f tokens/s\n", r->median_ms, r->steps,
            r->tokens_per_s);
     printf("floor    %9.2f ms (sgemm 1024^3: %.1f GF/s)   step / floor %.3f\n", r->floor_ms,

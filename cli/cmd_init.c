@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/params.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/model.h"
@@ -50,6 +49,14 @@ static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, 
     ls_dataset      data;
 
     *vocab = ls_model_vocab_size(cfg);
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return LS_OK;
+    if (opts.tokenizer_path) {
+        ls_status loaded = ls_tokenizer_load(opts.tokenizer_path, tokenizer);
+        if (!loaded && !*vocab)
+            *vocab = ls_tokenizer_vocab_size(*tokenizer);
+        return loaded ? ls_blame_config(ls_fail_in(loaded, "data.tokenizer")) : LS_OK;
+    }
     if (opts.kind == LS_TOKENIZER_BYTE)
         return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
     ls_status status = ls_dataset_load(&opts, &data);
@@ -60,18 +67,6 @@ static ls_status find_tokenizer(const ls_config *cfg, ls_tokenizer **tokenizer, 
     data.tokenizer = NULL;
     ls_dataset_close(&data);
     return LS_OK;
-}
-
-static ls_status write_file(const ls_model_file *m, const char *path)
-{
-    char      hex[LS_SHA256_HEX];
-    ls_status status = ls_model_save(m, path);
-
-    if (!status)
-        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
-    if (!status)
-        printf("%s  %s\n", hex, path);
-    return status;
 }
 
 static ls_status make_and_write(const ls_config *cfg, const char *path)
@@ -88,7 +83,7 @@ static ls_status make_and_write(const ls_config *cfg, const char *path)
     if (!status)
         status = ls_blame_config(ls_model_fill(cfg, model, list, n));
     if (!status)
-        status = write_file(
+        status = ls_model_save_and_tell(
             &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},
             path);
     free(list);

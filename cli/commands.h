@@ -32,6 +32,16 @@ int ls_cmd_diff(int argc, char **argv);
 /* repair RUN_DIR: finds the newest valid checkpoint and sets checkpoints/latest. */
 int ls_cmd_repair(int argc, char **argv);
 
+/* tokenize TEXT...: trains a BPE, writes tokenizer.json and token files. */
+int ls_cmd_tokenize(int argc, char **argv);
+
+/* generate CHECKPOINT [--prompt TEXT] [--tokens N] ...: text on stdout as it comes. */
+int ls_cmd_generate(int argc, char **argv);
+
+/* export CHECKPOINT --format hf|safetensors -o PATH, import DIR -o FILE. */
+int ls_cmd_export(int argc, char **argv);
+int ls_cmd_import(int argc, char **argv);
+
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 

@@ -100,6 +100,8 @@ ls_status ls__config_compute(ls_config *cfg, const config_source *sources, const
 {
     if (cfg->model.type == LS_CFG_MODEL_GPT)
         compute_model(cfg, sources);
+    else
+        cfg->model.context = 1; /* a row counts as one token */
     if (!given(sources, "batch.micro"))
         cfg->batch.micro = cfg->batch.global / gcd(cfg->batch.global, 4);
     if (!given(sources, "optim.weight_decay"))
@@ -158,6 +160,13 @@ static void check_data(const ls_config *cfg, const config_source *sources,
         ls__config_problem(problems, at, "eval.every %lld needs data.val or data.val_fraction",
                            (long long)cfg->eval.every);
     at = blame(sources, "data.format", "model.type");
+    if ((cfg->data.format == LS_CFG_FORMAT_TOKENS_U16 ||
+         cfg->data.format == LS_CFG_FORMAT_LLMC) &&
+        !strcmp(cfg->data.tokenizer, "char"))
+        ls__config_problem(
+            problems, blame(sources, "data.tokenizer", "data.format"),
+            "data.tokenizer \"char\" is made of text, data.format \"%s\" has none",
+            names[cfg->data.format]);
     if (table != mlp)
         ls__config_problem(problems, at,
                            "data.format \"%s\" does not fit model.type \"%s\", which reads %s",

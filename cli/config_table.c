@@ -122,15 +122,16 @@ const config_key ls__config_keys[] = {
     {"data.val_fraction", KEY_NUMBER, AT(data.val_fraction), "0", .max = 1, .below = true,
      .doc = "The last part of the training data, set aside for validation."},
     {"data.tokenizer", KEY_TEXT, AT(data.tokenizer), "\"byte\"",
-     .choices = NAMES("byte", "char"), .later = true, .also = {"char"}, .own = true,
+     .choices = NAMES("byte", "char"), .own = true,
      .doc = "`byte` (a token is a byte, 256 of them), `char` (the characters of the training "
             "data), or the path of a tokenizer.json."},
     {"data.order", KEY_CHOICE, AT(data.order), "\"shuffle\"",
      .choices = NAMES("shuffle", "sequential"),
      .doc     = "Sequences in a new permutation each epoch, or as they stand."},
     {"data.format", KEY_CHOICE, AT(data.format), "\"text\"",
-     .choices = NAMES("text", "tokens_u16", "llmc", "csv", "idx"), .later = true,
-     .doc = "Format of the files; `csv` and `idx` are for `mlp`, the others for `gpt`."},
+     .choices = NAMES("text", "tokens_u16", "llmc", "csv", "idx"),
+     .doc     = "What the files are: text, 16-bit tokens (nanoGPT's, llm.c's), rows of numbers "
+                "with a class, MNIST's. `csv` and `idx` are for `mlp`, the others for `gpt`."},
 
     {"batch.global", KEY_INT, AT(batch.global), .min = 1, .max = INT_END,
      .doc = "Sequences of one step, over all ranks."},
@@ -206,11 +207,12 @@ const config_key ls__config_keys[] = {
     {"parallel.unit_blocks", KEY_INT, AT(parallel.unit_blocks), "1", .min = 1, .max = 65536,
      .doc = "fsdp: Transformer blocks of one unit."},
     {"parallel.param_dtype", KEY_CHOICE, AT(parallel.param_dtype), "\"f32\"",
-     .choices = NAMES("f32", "bf16"), .later = true,
-     .doc = "Type of parameters in gather and compute, under every strategy."},
+     .choices = NAMES("f32", "bf16"),
+     .doc     = "Type of parameters in gather and compute, under every strategy; bf16: "
+                "docs/mixed_precision.md."},
     {"parallel.reduce_dtype", KEY_CHOICE, AT(parallel.reduce_dtype), "\"f32\"",
-     .choices = NAMES("f32", "bf16"), .later = true,
-     .doc = "fsdp: type of gradients on the wire."},
+     .choices = NAMES("f32", "bf16"),
+     .doc = "fsdp: type of gradients on the wire; `bf16` gives up the bits of one process."},
 
     {"checkpoint.every", KEY_INT, AT(checkpoint.every), "0", .max = STEPS_END,
      .doc = "Steps between checkpoints; 0 is at the end only."},

@@ -17,13 +17,16 @@ ls_tensor *ls_batch_loss(ls_module *model, ls_tape *tape, const ls_sampler *samp
 typedef struct {
     ls_module        *model;
     ls_tape          *tape;
-    const ls_tokens  *tokens;
+    const ls_tokens  *tokens; /* one of these two */
+    const ls_table   *rows;
     int64_t           context;
-    int64_t           micro;    /* sequences of a micro-batch; the last one is ragged */
-    int64_t           limit;    /* sequences at most; 0: all whole ones */
-    const atomic_int *stop;     /* non-zero ends it with EINTERRUPTED; NULL: never */
+    int64_t           micro; /* sequences of a micro-batch; the last one is ragged */
+    int64_t           limit; /* sequences at most; 0: all whole ones */
+    const atomic_int *stop; /* non-zero, on any rank, ends it on all with EINTERRUPTED: alone at
+                               once, in a job within about a second; NULL: never */
     bool              together; /* every rank takes part in every forward (FSDP) */
-    const ls_ranks   *ranks; /* share the micro-batches; NULL: this process has all of them */
+    const ls_ranks   *ranks;   /* share the micro-batches; NULL: this process has all of them */
+    int64_t          *correct; /* of rows: gets how many were told right; NULL: not counted */
 } ls_evaluation;
 
 /*

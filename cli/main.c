@@ -24,14 +24,14 @@ static const command commands[] = {
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
     {"repair", ls_cmd_repair, "find a run's newest valid checkpoint"},
+    {"generate", ls_cmd_generate, "let a checkpoint write text"},
+    {"export", ls_cmd_export, "write a checkpoint for Hugging Face, or as one file"},
+    {"import", ls_cmd_import, "a checkpoint out of a Hugging Face directory"},
     {"bench", ls_cmd_bench, "measure training steps, matrix products, collectives"},
+    {"tokenize", ls_cmd_tokenize, "train a tokenizer on a text, write token files"},
     {"run", ls_cmd_run, "start a program as the ranks of a job"},
-    {"generate", NULL, NULL},
-    {"export", NULL, NULL},
-    {"import", NULL, NULL},
     {"plan", NULL, NULL},
     {"report", NULL, NULL},
-    {"tokenize", NULL, NULL},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -4,6 +4,7 @@
 #include "cli/metrics.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,13 +141,16 @@ void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
     end_line(m);
 }
 
-void ls_metrics_validation(ls_metrics *m, int64_t step, double loss)
+void ls_metrics_validation(ls_metrics *m, int64_t step, double loss, double accuracy)
 {
-    number n;
+    number n, a;
 
     if (!m || !m->file)
         return;
-    fprintf(m->file, "{\"step\":%lld,\"val_loss\":%s}\n", (long long)step, print(loss, &n));
+    fprintf(m->file, "{\"step\":%lld,\"val_loss\":%s", (long long)step, print(loss, &n));
+    if (!isnan(accuracy))
+        fprintf(m->file, ",\"val_accuracy\":%s", print(accuracy, &a));
+    fputs("}\n", m->file);
     end_line(m);
 }
 
@@ -160,15 +164,16 @@ ls_status ls_metrics_check(ls_metrics *m)
 
 ls_status ls_summary_write(const char *dir, const ls_summary *s)
 {
-    number loss, val, seconds;
-    char  *text =
-        ls_sprintf("{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s,\"world_size\":%lld,"
-                   "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
-                   "\"seconds\":%s,\"tokens\":%lld}\n",
-                   (long long)s->steps, s->steps ? print(s->final_loss, &loss) : "null",
-                   s->has_validation ? print(s->val_loss, &val) : "null",
-                   (long long)s->world_size, s->strategy, s->state_sha256, s->params_sha256,
-                   print(s->seconds, &seconds), (long long)s->tokens);
+    bool   rows = s->has_validation && !isnan(s->val_accuracy);
+    number loss, val, accuracy, seconds;
+    char  *text = ls_sprintf(
+         "{\"steps\":%lld,\"final_loss\":%s,\"val_loss\":%s%s%s,\"world_size\":%lld,"
+          "\"strategy\":\"%s\",\"state_sha256\":\"%s\",\"params_sha256\":\"%s\","
+          "\"seconds\":%s,\"tokens\":%lld}\n",
+         (long long)s->steps, s->steps ? print(s->final_loss, &loss) : "null",
+        s->has_validation ? print(s->val_loss, &val) : "null", rows ? ",\"val_accuracy\":" : "",
+        rows ? print(s->val_accuracy, &accuracy) : "", (long long)s->world_size, s->strategy,
+         s->state_sha256, s->params_sha256, print(s->seconds, &seconds), (long long)s->tokens);
     ls_status status = text ? ls_run_dir_write(dir, "summary.json", text) : LS_ENOMEM;
 
     free(text);

@@ -31,7 +31,8 @@ typedef struct {
 } ls_metrics_line;
 
 void ls_metrics_step(ls_metrics *m, const ls_metrics_line *line);
-void ls_metrics_validation(ls_metrics *m, int64_t step, double loss);
+/* accuracy: NAN for none. */
+void ls_metrics_validation(ls_metrics *m, int64_t step, double loss, double accuracy);
 
 /* EIO, once, after a line could not be written. */
 LS_MUST_CHECK ls_status ls_metrics_check(ls_metrics *m);
@@ -40,7 +41,7 @@ typedef struct {
     int64_t     steps;
     double      final_loss;
     bool        has_validation;
-    double      val_loss;
+    double      val_loss, val_accuracy; /* the latter NAN for none */
     int64_t     world_size;
     const char *strategy;
     char        state_sha256[LS_SHA256_HEX], params_sha256[LS_SHA256_HEX];

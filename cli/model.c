@@ -3,16 +3,16 @@
  */
 #include "cli/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/ops.h"
 #include "checkpoint/params.h"
 #include "cli/files.h"
-#include "nn/gpt.h"
 #include "nn/mlp.h"
 
-static ls_gpt_opts gpt_opts(const ls_config *cfg, int64_t vocab_size)
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size)
 {
     static const ls_mlp_kind mlp[] = {[LS_CFG_MLP_GELU]      = LS_MLP_GELU,
                                       [LS_CFG_MLP_GELU_TANH] = LS_MLP_GELU_TANH,
@@ -53,7 +53,7 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
 {
     if (cfg->model.type == LS_CFG_MODEL_MLP)
         return new_mlp(cfg);
-    ls_gpt_opts opts = gpt_opts(cfg, vocab_size);
+    ls_gpt_opts opts = ls_gpt_opts_of(cfg, vocab_size);
     return ls_gpt_new(&opts);
 }
 
@@ -92,8 +92,24 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
     return status;
 }
 
+ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
+{
+    char      hex[LS_SHA256_HEX];
+    ls_status status = ls_model_save(m, path);
+
+    if (!status)
+        status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
+    if (!status)
+        printf("%s  %s\n", hex, path);
+    return status;
+}
+
 int64_t ls_model_vocab_size(const ls_config *cfg)
 {
+    const ls_cfg_ints *sizes = &cfg->model.sizes;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return sizes->item[sizes->count - 1];
     if (cfg->model.vocab_size)
         return cfg->model.vocab_size;
     return strcmp(cfg->data.tokenizer, "byte") ? 0 : 256;
@@ -132,15 +148,36 @@ static ls_paths paths_of(const ls_cfg_paths *p)
     return (ls_paths){(const char *const *)p->item, (int)p->count};
 }
 
+const char *ls_tokenizer_path(const ls_config *cfg)
+{
+    const char *name = cfg->data.tokenizer;
+
+    return strcmp(name, "byte") && strcmp(name, "char") ? name : NULL;
+}
+
 ls_dataset_opts ls_dataset_opts_of(const ls_config *cfg)
 {
-    return (ls_dataset_opts){.train        = paths_of(&cfg->data.train),
+    static const ls_data_format format[] = {[LS_CFG_FORMAT_TEXT]       = LS_FORMAT_TEXT,
+                                            [LS_CFG_FORMAT_TOKENS_U16] = LS_FORMAT_TOKENS_U16,
+                                            [LS_CFG_FORMAT_LLMC]       = LS_FORMAT_LLMC,
+                                            [LS_CFG_FORMAT_CSV]        = LS_FORMAT_CSV,
+                                            [LS_CFG_FORMAT_IDX]        = LS_FORMAT_IDX};
+
+    const ls_cfg_ints *sizes = &cfg->model.sizes;
+    ls_table_shape     shape = {0};
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        shape = (ls_table_shape){sizes->item[0], (int32_t)sizes->item[sizes->count - 1]};
+    return (ls_dataset_opts){.format       = format[cfg->data.format],
+                             .shape        = shape,
+                             .train        = paths_of(&cfg->data.train),
                              .val          = paths_of(&cfg->data.val),
                              .val_fraction = cfg->data.val_fraction,
                              .kind = strcmp(cfg->data.tokenizer, "char") ? LS_TOKENIZER_BYTE
                                                                          : LS_TOKENIZER_CHAR,
-                             .vocab_size = (int32_t)cfg->model.vocab_size,
-                             .context    = cfg->model.context};
+                             .tokenizer_path = ls_tokenizer_path(cfg),
+                             .vocab_size     = (int32_t)cfg->model.vocab_size,
+                             .context        = cfg->model.context};
 }
 
 ls_order ls_order_of(const ls_config *cfg)
@@ -148,9 +185,30 @@ ls_order ls_order_of(const ls_config *cfg)
     return cfg->data.order == LS_CFG_ORDER_SEQUENTIAL ? LS_ORDER_SEQUENTIAL : LS_ORDER_SHUFFLE;
 }
 
+/* Of an MLP: values of all layers, and weights between them. */
+static double mlp_values(const ls_cfg_ints *sizes)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < sizes->count; i++)
+        sum += (double)sizes->item[i];
+    return sum;
+}
+
+static double mlp_weights(const ls_cfg_ints *sizes)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i + 1 < sizes->count; i++)
+        sum += (double)sizes->item[i] * (double)sizes->item[i + 1];
+    return sum;
+}
+
 double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 {
-    ls_gpt_opts o       = gpt_opts(cfg, vocab_size);
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        return 6 * (double)cfg->batch.global * mlp_weights(&cfg->model.sizes);
+    ls_gpt_opts o       = ls_gpt_opts_of(cfg, vocab_size);
     double      tokens  = (double)cfg->batch.global * (double)o.context;
     double      weights = (double)ls_gpt_matmul_weights(&o);
 
@@ -165,41 +223,51 @@ static int64_t tree_copies(int64_t micros)
     return bits > 1 ? bits : 1;
 }
 
+/* Bytes of an element that lies between products: BF16 where parameters are. */
+static int64_t between_bytes(const ls_config *cfg)
+{
+    return cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? (int64_t)sizeof(uint16_t)
+                                                          : (int64_t)sizeof(ls_real);
+}
+
 /*
- * Elements a token that one block keeps for its backward: the inputs of the two norms, q, k, v
+ * Bytes a token that one block keeps for its backward: the inputs of the two norms, q, k, v
  * and attention's result with its statistics, the input of the activation.  Results of norms
  * and activations are formed again.
  */
-static int64_t block_elements(const ls_config *cfg)
+static int64_t block_bytes(const ls_config *cfg)
 {
     int64_t c = cfg->model.d_model, f = cfg->model.d_ff;
     int64_t qkv    = c / cfg->model.n_head * (cfg->model.n_head + 2 * cfg->model.n_kv_head);
     int64_t hidden = cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 2 * f : f;
 
-    return 3 * c + qkv + hidden + cfg->model.n_head + 8;
+    return (2 * c + cfg->model.n_head + 8) * (int64_t)sizeof(ls_real) +
+           (c + qkv + hidden) * between_bytes(cfg);
 }
 
 /* Of the head: a chunk of logits, its input, and the gradient that it forms at once. */
-static double head_elements(const ls_config *cfg, int64_t vocab_size)
+static double head_bytes(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context;
     double  logits = (double)ls_head_chunk_rows(tokens, vocab_size) * (double)vocab_size;
 
-    return logits + (double)tokens * 2 * (double)cfg->model.d_model;
+    return logits * sizeof(ls_real) +
+           (double)tokens * (double)cfg->model.d_model *
+               (double)(sizeof(ls_real) + (size_t)between_bytes(cfg));
 }
 
 static double activation_bytes(const ls_config *cfg, int64_t vocab_size)
 {
     int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
-    int64_t block = block_elements(cfg), layers = cfg->model.n_layer;
-    int64_t kept   = cfg->model.recompute ? layers * c + block : layers * block;
+    int64_t block = block_bytes(cfg), layers = cfg->model.n_layer;
+    int64_t stream = c * (int64_t)sizeof(ls_real);
+    int64_t kept   = cfg->model.recompute ? layers * stream + block : layers * block;
     int64_t hidden = (cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 4 : 3) * cfg->model.d_ff;
     /* gradients on their way through a block */
-    double  passing = (double)tokens * (double)(hidden + 2 * c);
-    double  head    = head_elements(cfg, vocab_size);
+    double  passing = (double)tokens * (double)(hidden + 2 * c) * sizeof(ls_real);
+    double  head    = head_bytes(cfg, vocab_size);
 
-    return ((double)tokens * (double)(kept + c) + (head > passing ? head : passing)) *
-           sizeof(ls_real);
+    return (double)tokens * (double)(kept + stream) + (head > passing ? head : passing);
 }
 
 /* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
@@ -211,13 +279,16 @@ static int64_t whole(double bytes)
 ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
 {
     ls_optimizer_opts o      = ls_optimizer_opts_of(cfg);
-    double            params = (double)parameters * sizeof(ls_real);
-    double grads       = params * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
-    double optim       = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
-    double activations = 0;
+    bool              half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16;
+    double            values = (double)parameters * sizeof(ls_real);
+    double            params = values + (half ? (double)parameters * sizeof(uint16_t) : 0);
+    double grads = values * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
+    double optim = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
+    double activations =
+        cfg->model.type == LS_CFG_MODEL_GPT
+            ? activation_bytes(cfg, vocab_size)
+            : 3 * (double)cfg->batch.micro * mlp_values(&cfg->model.sizes) * sizeof(ls_real);
 
-    if (cfg->model.type == LS_CFG_MODEL_GPT)
-        activations = activation_bytes(cfg, vocab_size);
     return (ls_memory_plan){.params      = whole(params),
                             .grads       = whole(grads),
                             .optim       = whole(optim),

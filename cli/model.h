@@ -7,9 +7,13 @@
 #include "cli/config.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "nn/gpt.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+
+/* Of a config of type gpt. */
+ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size);
 
 /* The model of cfg with a vocabulary, without values; NULL on failure. */
 ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
@@ -27,7 +31,7 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
  */
 typedef struct {
     const ls_config       *cfg;
-    const ls_tokenizer    *tokenizer;
+    const ls_tokenizer    *tokenizer; /* NULL for an mlp */
     const ls_named_tensor *parameters;
     int                    n;
     int64_t                step;
@@ -35,12 +39,16 @@ typedef struct {
 } ls_model_file;
 LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
 
+/* The same, and a line with params_sha256 and path on stdout. */
+LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
+
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
 int64_t ls_model_vocab_size(const ls_config *cfg);
 
 ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg);
 ls_schedule       ls_schedule_of(const ls_config *cfg);
 ls_dataset_opts   ls_dataset_opts_of(const ls_config *cfg);
+const char       *ls_tokenizer_path(const ls_config *cfg); /* of a tokenizer.json, NULL: none */
 ls_order          ls_order_of(const ls_config *cfg);
 
 /* Multiply-adds times two of one training step: 6 tokens weights + 6 L B T^2 C. */

@@ -39,7 +39,7 @@ static ls_status read_metadata(const ls_safetensors *file, ls_opened_model *m)
     free(config);
     if (!status)
         status = copy_metadata(file, "tokenizer", &m->tokenizer_json);
-    if (!status)
+    if (!status && m->cfg.model.type == LS_CFG_MODEL_GPT)
         status = ls_tokenizer_from_json(m->tokenizer_json, &m->tokenizer);
     if (status && m->tokenizer_json)
         status = ls_fail_in(status, "%s", file->path);
@@ -49,8 +49,9 @@ static ls_status read_metadata(const ls_safetensors *file, ls_opened_model *m)
 
 static void find_vocab_size(ls_opened_model *m)
 {
-    m->vocab_size = m->cfg.model.vocab_size ? m->cfg.model.vocab_size
-                                            : ls_tokenizer_vocab_size(m->tokenizer);
+    m->vocab_size = !m->tokenizer             ? ls_model_vocab_size(&m->cfg)
+                    : m->cfg.model.vocab_size ? m->cfg.model.vocab_size
+                                              : ls_tokenizer_vocab_size(m->tokenizer);
 }
 
 static ls_status fill_model(ls_opened_model *m, const ls_safetensors *file)

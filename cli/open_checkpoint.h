@@ -12,7 +12,7 @@ typedef struct {
     char         *path; /* of the file, or of the checkpoint's directory */
     ls_config     cfg;
     char         *tokenizer_json;
-    ls_tokenizer *tokenizer;
+    ls_tokenizer *tokenizer;  /* NULL for an mlp */
     int64_t       vocab_size; /* rows of the embedding */
     ls_module    *model;
 } ls_opened_model;

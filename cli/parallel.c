@@ -40,7 +40,8 @@ static bool is_repeated(const ls_module *m)
     return !strcmp(m->class->type, "block") || !strcmp(m->class->type, "linear");
 }
 
-static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
+static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg,
+                              const ls_ranks *ranks)
 {
     static const ls_shard_kind kind[] = {[LS_CFG_SHARD_FULL]      = LS_SHARD_FULL,
                                          [LS_CFG_SHARD_GRADIENTS] = LS_SHARD_GRADIENTS,
@@ -50,7 +51,10 @@ static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg)
                           .reshard_after_forward = cfg->parallel.reshard_after_forward,
                           .prefetch              = (int)cfg->parallel.prefetch,
                           .blocks                = !p->interleaved,
-                          .find_unused           = cfg->parallel.find_unused};
+                          .find_unused           = cfg->parallel.find_unused,
+                          .bf16        = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16,
+                          .reduce_bf16 = cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16,
+                          .crowded     = ls_ranks_are_crowded(cfg, ranks)};
 }
 
 static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *comm,
@@ -77,7 +81,7 @@ static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *co
 ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
                             const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
 {
-    ls_fsdp_opts opts = fsdp_opts(p, cfg);
+    ls_fsdp_opts opts = fsdp_opts(p, cfg, ranks);
     ls_fsdp     *fsdp;
 
     if (p->strategy != LS_CFG_STRATEGY_FSDP)
@@ -102,7 +106,7 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
                         .find_unused = cfg->parallel.find_unused,
                         .bf16        = cfg->parallel.compress == LS_CFG_COMPRESS_BF16,
                         .interleaved = p->interleaved,
-                        .one_micro   = each_of(cfg, ranks->size) == 1};
+                        .crowded     = ls_ranks_are_crowded(cfg, ranks)};
     ls_ddp     *ddp;
 
     if (p->strategy == LS_CFG_STRATEGY_FSDP)
@@ -156,18 +160,18 @@ static double elements_of(const ls_parallelism *p, const ls_config *cfg, int siz
     double l = copies(each_of(cfg, size));
     sizes  s = sizes_of(cfg, model);
 
-    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
-        return all * (1 + kinds + l);
-    if (p->strategy == LS_CFG_STRATEGY_DDP)
-        return all * (1 + kinds + l);
-    double whole = p->shared                                  ? all / n
-                   : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
-                   : !cfg->parallel.reshard_after_forward
-                       ? all + all / n
-                       : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
-    double grads = p->interleaved ? l * all / n : l * all + all / n;
-    double form  = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
-    return whole + kinds * all / n + grads + form;
+    if (p->strategy != LS_CFG_STRATEGY_FSDP) /* beside the masters half as much of copies */
+        return all * ((cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 1.5 : 1) + kinds + l);
+    double half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 0.5 : 1;
+    double whole  = p->shared                                  ? all / n
+                    : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
+                    : !cfg->parallel.reshard_after_forward
+                        ? all + all / n
+                        : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
+    double grads  = p->interleaved ? l * all / n : l * all + all / n;
+    double form   = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
+    double master = half < 1 ? all / n : 0;
+    return half * whole + master + kinds * all / n + grads + form;
 }
 
 static int64_t whole(double bytes)

@@ -9,13 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/train.h"
 #include "core/alloc.h"
-#include "core/kernels/gemm.h"
+#include "core/thread.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
 #include "dist/comm/verdict.h"
 
 const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
+
+bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks)
+{
+    return ranks->local * (cfg->run.threads + 1) > ls_cpu_count();
+}
 
 /* "1, 2, 4" */
 static void worlds_that_fit(int64_t micros, char *text, size_t size)
@@ -79,7 +85,7 @@ static void on_event(void *context, ls_comm_event event, const char *text)
         _exit(1);
 }
 
-static ls_join_opts join_opts(const ls_config *cfg)
+static ls_join_opts join_opts(const ls_config *cfg, const char *fingerprint)
 {
     static const char *const backends[] = {"auto", "shm", "tcp", "mpi"};
 
@@ -87,7 +93,7 @@ static ls_join_opts join_opts(const ls_config *cfg)
                           .algorithm   = (ls_algorithm)cfg->parallel.algorithm,
                           .fast        = cfg->run.determinism == LS_CFG_DETERMINISM_FAST,
                           .timeout_s   = cfg->parallel.timeout_s,
-                          .fingerprint = ls_blas_describe(),
+                          .fingerprint = fingerprint,
                           .event       = on_event};
 }
 
@@ -100,8 +106,9 @@ static bool takes_own_path(const ls_config *cfg)
 
 ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)
 {
+    char               kernels[LS_KERNELS_TEXT];
     ls_launch_env      env;
-    ls_join_opts       join   = join_opts(cfg);
+    ls_join_opts       join   = join_opts(cfg, ls_describe_kernels(cfg, kernels));
     ls_rendezvous_opts meet   = {.interface = cfg->parallel.interface,
                                  .timeout_s = cfg->parallel.timeout_s};
     ls_status          status = ls_launch_env_read(&env);

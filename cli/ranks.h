@@ -44,6 +44,9 @@ void ls_ranks_tell(const ls_ranks *ranks);
 /* The checks of the above for a world of `size`. */
 LS_MUST_CHECK ls_status ls_ranks_check(const ls_config *cfg, int size);
 
+/* Have this host's ranks, each with its threads and one for communication, too few cores? */
+bool ls_ranks_are_crowded(const ls_config *cfg, const ls_ranks *ranks);
+
 enum { LS_RANKS_FLAGS = 8 };
 
 /* Over all ranks: the sum of s, and of each flag. */

@@ -61,6 +61,18 @@ static ls_status make_with_parents(const char *dir)
     return status;
 }
 
+ls_status ls_make_parents(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash || slash == path)
+        return LS_OK;
+    char     *dir    = ls_sprintf("%.*s", (int)(slash - path), path);
+    ls_status status = dir ? make_with_parents(dir) : LS_ENOMEM;
+    free(dir);
+    return status;
+}
+
 /* A directory that exists may still not take files. */
 static ls_status prove_writable(const char *dir)
 {

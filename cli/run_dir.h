@@ -28,6 +28,9 @@ LS_MUST_CHECK ls_status ls_run_dir_lock(const char *dir, int *lock);
 /* Moves checkpoints beyond a step into previous-N/checkpoints/; *aside as above. */
 LS_MUST_CHECK ls_status ls_run_dir_move_later(const char *dir, int64_t step, char **aside);
 
+/* Makes the directories that a path's file lies in, as far as they are missing.  EIO. */
+LS_MUST_CHECK ls_status ls_make_parents(const char *path);
+
 /* "dir/name", freed with free(); NULL: out of memory. */
 char *ls_run_dir_path(const char *dir, const char *name);
 

@@ -10,8 +10,9 @@
 #include "cli/run_dir.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/host.h"
 
-enum { MANY = 2048, ROUNDS = 9, BOOT_BYTES = 40 };
+enum { MANY = 2048, ROUNDS = 9 };
 
 struct ls_tracing {
     const ls_ranks *ranks;
@@ -23,32 +24,20 @@ struct ls_tracing {
 
 /* ---- clocks ---- */
 
-/* The same text for all processes of one system, until it boots again. */
-static void boot_of(char text[BOOT_BYTES])
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    memset(text, 0, BOOT_BYTES);
-    if (f && !fgets(text, BOOT_BYTES, f))
-        text[0] = '\0';
-    if (f)
-        fclose(f);
-}
-
 static ls_status share_clock(const ls_ranks *ranks, bool *same)
 {
-    char      mine[BOOT_BYTES], *all = ls_calloc((size_t)ranks->size, BOOT_BYTES);
+    char      mine[LS_BOOT_BYTES], *all = ls_calloc((size_t)ranks->size, LS_BOOT_BYTES);
     ls_status status = ls_ranks_agree(ranks, all ? LS_OK : LS_ENOMEM);
 
-    boot_of(mine);
+    ls_boot_id(mine);
     *same = mine[0] != '\0';
     if (status || !all) {
         free(all);
         return status;
     }
-    status = ls_comm_all_gather(ranks->world, all, mine, BOOT_BYTES, LS_U8);
+    status = ls_comm_all_gather(ranks->world, all, mine, LS_BOOT_BYTES, LS_U8);
     for (int r = 0; r < ranks->size && !status; r++)
-        *same = *same && !memcmp(all + (size_t)r * BOOT_BYTES, mine, BOOT_BYTES);
+        *same = *same && !memcmp(all + (size_t)r * LS_BOOT_BYTES, mine, LS_BOOT_BYTES);
     free(all);
     return status;
 }

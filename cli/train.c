@@ -4,6 +4,7 @@
 #include "cli/train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "cli/tracing.h"
 #include "cli/trainer.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 #include "core/log.h"
 
 typedef struct {
@@ -202,6 +204,13 @@ static void say_ranks(run *r)
             "ranks; this run repeats its bits on %d ranks, but they are not those of "
             "one process",
             n);
+    else if (shards && cfg->parallel.reduce_dtype == LS_CFG_DTYPE_BF16 && n > 1)
+        ls_log_warning(
+            r->log,
+            "parallel.reduce_dtype \"bf16\": gradients keep 8 bits of their 24 between "
+            "ranks; this run repeats its bits on %d ranks, but they are not those of "
+            "one process",
+            n);
     else if (!p->canonical)
         ls_log_warning(r->log,
                        "neither %d ranks nor their micro-batches each are a power of two: this "
@@ -236,6 +245,25 @@ static void say_resumed(run *r)
                     (long long)r->last.step, path);
 }
 
+static void say_batches(run *r)
+{
+    const ls_config *cfg        = r->cfg;
+    long long        parameters = ls_trainer_parameter_count(r->trainer);
+    long long        global = cfg->batch.global, micro = cfg->batch.micro;
+
+    if (cfg->model.type == LS_CFG_MODEL_MLP)
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld rows in micro-batches of %lld; "
+                    "%lld steps",
+                    parameters, global, micro, (long long)cfg->run.steps);
+    else
+        ls_log_info(r->log,
+                    "model: %lld parameters; batches of %lld sequences of %lld tokens in "
+                    "micro-batches of %lld; %lld steps",
+                    parameters, global, (long long)cfg->model.context, micro,
+                    (long long)cfg->run.steps);
+}
+
 static void say_hello(run *r)
 {
     const ls_config  *cfg  = r->cfg;
@@ -244,16 +272,19 @@ static void say_hello(run *r)
     ls_log_info(r->log, "lockstep %s: run %s in %s", LS_VERSION, cfg->run.name, cfg->run.dir);
     ls_log_info(r->log, "%s; %lld thread%s", ls_blas_describe(), (long long)cfg->run.threads,
                 cfg->run.threads == 1 ? "" : "s");
+    if (cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        ls_log_info(r->log, "parameters in bf16, masters in f32; products of bf16: %s",
+                    ls_gemm_bf16_describe());
     if (ls_blas_held_back())
         ls_log_warning(r->log, "%s", ls_blas_held_back());
-    ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
-                (long long)data->train.count, (long long)data->val.count, data->vocab_size);
-    ls_log_info(
-        r->log,
-        "model: %lld parameters; batches of %lld sequences of %lld tokens in micro-batches of "
-        "%lld; %lld steps",
-        (long long)ls_trainer_parameter_count(r->trainer), (long long)cfg->batch.global,
-        (long long)cfg->model.context, (long long)cfg->batch.micro, (long long)cfg->run.steps);
+    if (data->train_rows.rows)
+        ls_log_info(r->log, "data: %lld training rows, %lld validation rows, %d classes",
+                    (long long)data->train_rows.rows, (long long)data->val_rows.rows,
+                    data->vocab_size);
+    else
+        ls_log_info(r->log, "data: %lld training tokens, %lld validation tokens, vocabulary %d",
+                    (long long)data->train.count, (long long)data->val.count, data->vocab_size);
+    say_batches(r);
     if (r->ranks.world)
         say_ranks(r);
     say_resumed(r);
@@ -346,20 +377,37 @@ static ls_status report_step(run *r)
     return LS_OK;
 }
 
+/* Some rank was told to stop in an evaluation, which ended on all: they agree on the signal. */
+static ls_status agree_on_signal(run *r)
+{
+    int64_t   number = caught;
+    ls_status status = ls_ranks_max(&r->ranks, &number, 1);
+
+    r->last.signal = (int)number;
+    return status ? status : LS_EINTERRUPTED;
+}
+
 static ls_status validate(run *r)
 {
     double    start = ls_now();
     ls_status status =
         ls_trainer_validate(r->trainer, r->cfg->eval.batches, &caught, &r->val_loss);
 
+    if (status == LS_EINTERRUPTED)
+        return agree_on_signal(r);
     if (status)
         return status;
     r->validated = r->last.step;
     r->logged_at += ls_now() - start; /* the steps' speed does not include it */
-    ls_metrics_validation(r->metrics, r->last.step, r->val_loss);
+    double accuracy = ls_trainer_accuracy(r->trainer);
+    ls_metrics_validation(r->metrics, r->last.step, r->val_loss, accuracy);
     ls_progress_clear(&r->progress);
-    ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
-                r->val_loss);
+    if (isnan(accuracy))
+        ls_log_info(r->log, "step %lld  validation loss %.4f", (long long)r->last.step,
+                    r->val_loss);
+    else
+        ls_log_info(r->log, "step %lld  validation loss %.4f, accuracy %.4f",
+                    (long long)r->last.step, r->val_loss, accuracy);
     return LS_OK;
 }
 
@@ -447,6 +495,7 @@ static ls_status finish(run *r)
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
                                .val_loss       = r->val_loss,
+                               .val_accuracy   = ls_trainer_accuracy(r->trainer),
                                .world_size     = r->ranks.size,
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,

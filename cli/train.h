@@ -21,6 +21,13 @@ LS_MUST_CHECK ls_status ls_train_dry_run(const ls_config *cfg);
 /* A failure while a config's own files are read is the config's: ECONFIG, same message. */
 ls_status ls_blame_config(ls_status status);
 
+/*
+ * What a run's bits depend on beside its config, in text: BLAS and, where the config's products
+ * are of bf16, what multiplies them.
+ */
+enum { LS_KERNELS_TEXT = 128 };
+const char *ls_describe_kernels(const ls_config *cfg, char text[LS_KERNELS_TEXT]);
+
 /* BLAS held to one thread and tested; a pool of run.threads in use; the memory limit set. */
 LS_MUST_CHECK ls_status ls_start_compute(const ls_config *cfg);
 void                    ls_stop_compute(void);

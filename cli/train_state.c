@@ -3,6 +3,7 @@
  */
 #include "cli/train_state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,8 +125,11 @@ static void add_counters(ls_strbuf *t, const ls_run_counters *c)
 
 static int64_t epoch_of(const ls_config *cfg, const ls_trainer *trainer, int64_t sequences)
 {
-    int64_t context = cfg->model.context > 0 ? cfg->model.context : 1;
-    int64_t whole   = (ls_trainer_data(trainer)->train.count - 1) / context;
+    const ls_dataset *data  = ls_trainer_data(trainer);
+    int64_t           whole = data->train_rows.rows;
+
+    if (cfg->model.type == LS_CFG_MODEL_GPT)
+        whole = (data->train.count - 1) / cfg->model.context;
 
     return whole > 0 ? sequences / whole : 0;
 }
@@ -142,6 +146,8 @@ char *ls_train_state_print(const ls_config *cfg, const ls_trainer *trainer,
                      (long long)cfg->run.seed);
     add_counters(&t, counters);
     add_schedule(&t, cfg);
+    ls_strbuf_add(&t, ",", 1);
+    add_double(&t, "val_accuracy", place->accuracy, !isnan(place->accuracy));
     ls_strbuf_format(&t, ",\"data\":{");
     add_files(&t, "train", &cfg->data.train, prints->train);
     ls_strbuf_add(&t, ",", 1);
@@ -177,6 +183,17 @@ static ls_status read_evaluation(const ls_json *root, const char *name, ls_run_c
     return status ? status : ls_json_get_double(root, "last_val.loss", &c->val_loss);
 }
 
+static ls_status read_accuracy(const ls_json *root, const char *name, double *accuracy)
+{
+    const ls_json *found = ls_json_find(root, "val_accuracy");
+
+    *accuracy = (double)NAN;
+    if (!found)
+        return missing(name, "val_accuracy");
+    return found->kind == LS_JSON_NULL ? LS_OK
+                                       : ls_json_get_double(root, "val_accuracy", accuracy);
+}
+
 static ls_status read_members(const ls_json *root, const char *name, ls_train_state *s)
 {
     ls_run_counters *c = &s->counters;
@@ -197,6 +214,8 @@ static ls_status read_members(const ls_json *root, const char *name, ls_train_st
         status = ls_json_get_int(root, "schedule.steps", 1, INT64_MAX, &s->schedule_steps);
     if (!status)
         status = ls_json_get_double(root, "schedule.min_lr", &s->min_lr);
+    if (!status)
+        status = read_accuracy(root, name, &s->accuracy);
     if (!status)
         status = ls_json_get_string(root, "machine", &s->machine);
     if (!status && !ls_json_find(root, "data.train"))
@@ -303,6 +322,7 @@ ls_status ls_train_state_started(const ls_train_state *s, const ls_trainer *trai
     while (ls_trainer_parameter_name(trainer, n))
         n++;
     place->n_parameters = n;
+    place->accuracy     = s->accuracy;
     place->started      = ls_calloc((size_t)n + 1, sizeof *place->started);
     if (!place->started)
         return LS_ENOMEM;

@@ -5,6 +5,7 @@
  *     step, sequences, epoch     sequences of the data consumed; epoch follows from them
  *     tokens, loss, last_val     counters of the run; last_val {"step", "loss"} or null
  *     val_loss                   of this very step, or null (checkpoint.best)
+ *     val_accuracy               of the last evaluation, of an mlp, or null
  *     seed                       the generator's key: all draws are functions of it
  *     schedule                   type, steps, warmup, lr, min_lr
  *     data                       train, val: path, bytes, crc32 of each file
@@ -44,7 +45,7 @@ typedef struct {
     ls_json_doc    *doc;
     ls_run_counters counters;
     int64_t         schedule_steps;
-    double          min_lr;
+    double          min_lr, accuracy;
     const char     *machine;
 } ls_train_state;
 

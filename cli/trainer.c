@@ -10,28 +10,35 @@
 
 #include "checkpoint/params.h"
 #include "cli/evaluate.h"
+#include "cli/host_data.h"
 #include "cli/model.h"
 #include "cli/parallel.h"
+#include "cli/token_cache.h"
 #include "core/clock.h"
 #include "core/exact_sum.h"
+#include "core/shared_parts.h"
+#include "nn/working.h"
 #include "optim/grad_norm.h"
 
 struct ls_trainer {
     const ls_config *cfg;
     const ls_ranks  *ranks;
     ls_dataset       data;
+    ls_shared       *shared; /* where its tokens lie; NULL: in memory of its own */
     ls_module       *model;
     ls_named_tensor *parameters;
     int              n;
     ls_named_tensor *state; /* these and the buffers */
     int              n_state;
+    ls_working      *working; /* NULL with param_dtype f32 */
     ls_optimizer    *optimizer;
     ls_schedule      schedule;
     ls_parallelism   parallel;
     ls_strategy      strategy;
     ls_tape         *tape;
     ls_sampler       sampler;
-    ls_trace        *trace; /* NULL: none */
+    ls_trace        *trace;    /* NULL: none */
+    double           accuracy; /* of the last validation, NAN: none */
     bool             failed;
 
     ls_stored_tensor *stored; /* the whole state; NULL: not asked for yet */
@@ -41,11 +48,17 @@ struct ls_trainer {
 
 static ls_status load_data(ls_trainer *t)
 {
-    ls_dataset_opts opts   = ls_dataset_opts_of(t->cfg);
-    ls_status       status = ls_dataset_load(&opts, &t->data);
+    ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
+    ls_token_store  cache = ls_token_cache(t->cfg);
+
+    opts.store       = &cache;
+    ls_status status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
+    if (t->data.train_rows.rows)
+        return ls_sampler_init_rows(&t->sampler, &t->data.train_rows, ls_order_of(t->cfg),
+                                    (uint64_t)t->cfg->run.seed);
     return ls_sampler_init(&t->sampler, &t->data.train, t->cfg->model.context,
                            ls_order_of(t->cfg), (uint64_t)t->cfg->run.seed);
 }
@@ -60,41 +73,6 @@ static ls_status compare_configs(const ls_trainer *t)
         status = ls_ranks_compare(t->ranks, text);
     free(text);
     return status;
-}
-
-static ls_status hash_tokens(const ls_tokens *tokens, char hex[LS_SHA256_HEX])
-{
-    ls_sha256 sha;
-    ls_status status = ls_sha256_init(&sha);
-
-    if (status)
-        return status;
-    status = ls_sha256_update(&sha, tokens->data, (size_t)(tokens->count * tokens->width));
-    if (!status)
-        return ls_sha256_final(&sha, hex);
-    ls_sha256_close(&sha);
-    return status;
-}
-
-static ls_status compare_data(const ls_trainer *t)
-{
-    const ls_dataset *d = &t->data;
-    char              train[LS_SHA256_HEX], val[LS_SHA256_HEX], text[400];
-
-    if (t->ranks->size == 1)
-        return LS_OK;
-    ls_status status = hash_tokens(&d->train, train);
-    if (!status)
-        status = hash_tokens(&d->val, val);
-    status = ls_ranks_agree(t->ranks, status);
-    if (status)
-        return status;
-    snprintf(text, sizeof text,
-             "vocabulary %d tokens\n"
-             "data.train %lld tokens (sha256 %.16s)\n"
-             "data.val %lld tokens (sha256 %.16s)\n",
-             d->vocab_size, (long long)d->train.count, train, (long long)d->val.count, val);
-    return ls_ranks_compare(t->ranks, text);
 }
 
 static ls_status make_model(ls_trainer *t)
@@ -113,6 +91,9 @@ static ls_status fill_model(ls_trainer *t)
     ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
     ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
 
+    bool replicas = t->parallel.strategy != LS_CFG_STRATEGY_FSDP; /* which rounds by itself */
+    if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
+        status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
         return status;
     t->optimizer = ls_optimizer_new(t->parameters, t->n, &opts);
@@ -147,11 +128,10 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
         return LS_ENOMEM;
     t->cfg           = cfg;
     t->ranks         = ranks;
+    t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
         status = ls_ranks_agree(ranks, load_data(t));
-    if (!status)
-        status = compare_data(t);
     if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)
@@ -178,10 +158,12 @@ void ls_trainer_free(ls_trainer *t)
     ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
     free(t->stored);
+    ls_working_free(t->working);
     free(t->parameters);
     free(t->state);
     ls_module_free(t->model);
     ls_dataset_close(&t->data);
+    ls_shared_free(t->shared);
     free(t);
 }
 
@@ -385,6 +367,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_exact_sum_init(&squares);
     *r               = (ls_step_result){.step = done + 1, .tokens = (int64_t)count};
     ls_status status = run_micros(t, done, &loss);
+    if (t->working)
+        ls_working_take_gradients(t->working);
     if (!status)
         status = gather_step(t, caught, sum_squares(t, &squares), &loss, r);
     if (status)
@@ -398,6 +382,8 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     ls_optimizer_set_lr(t->optimizer, r->lr);
     ls_optimizer_step(t->optimizer,
                       ls_clip_coefficient(r->grad_norm, t->cfg->optim.clip_norm) / count);
+    if (t->working)
+        ls_working_update(t->working);
     ls_trace_until_now(t->trace, LS_SPAN_UPDATE, start, 0);
     return LS_OK;
 }
@@ -422,27 +408,37 @@ ls_status ls_trainer_check(ls_trainer *t)
     return status ? ls_fail_in(status, "after step %lld", (long long)done) : LS_OK;
 }
 
+double ls_trainer_accuracy(const ls_trainer *t)
+{
+    return t->accuracy;
+}
+
 bool ls_trainer_has_validation(const ls_trainer *t)
 {
-    return t->data.val.count > 0;
+    return t->data.val.count > 0 || t->data.val_rows.rows > 0;
 }
 
 ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *stop,
                               double *loss)
 {
-    ls_evaluation e = {.model    = t->model,
-                       .tape     = t->tape,
-                       .tokens   = &t->data.val,
-                       .context  = t->cfg->model.context,
-                       .micro    = t->cfg->batch.micro,
-                       .limit    = batches * t->cfg->batch.global,
-                       .stop     = t->ranks->size > 1 ? NULL : stop, /* all ranks or none */
-                       .together = ls_strategy_shards(&t->strategy),
-                       .ranks    = t->ranks};
+    const ls_table *rows    = t->data.val_rows.rows ? &t->data.val_rows : NULL;
+    int64_t         correct = 0, n = 0;
+    ls_evaluation   e = {.model    = t->model,
+                         .rows     = rows,
+                         .correct  = &correct,
+                         .tape     = t->tape,
+                         .tokens   = &t->data.val,
+                         .context  = t->cfg->model.context,
+                         .micro    = t->cfg->batch.micro,
+                         .limit    = batches * t->cfg->batch.global,
+                         .stop     = stop,
+                         .together = ls_strategy_shards(&t->strategy),
+                         .ranks    = t->ranks};
 
     int64_t   start  = ls_now_ns();
-    ls_status status = ls_evaluate(&e, loss, NULL);
+    ls_status status = ls_evaluate(&e, loss, &n);
     ls_trace_until_now(t->trace, LS_SPAN_EVALUATION, start, 0);
+    t->accuracy = rows && !status ? (double)correct / (double)n : NAN;
     return status;
 }
 
@@ -503,7 +499,8 @@ ls_status ls_trainer_get_place(const ls_trainer *t, ls_trainer_place *place)
     *place           = (ls_trainer_place){.step         = done,
                                           .sequences    = sequences_before(t, done),
                                           .started      = ls_calloc((size_t)t->n + 1, sizeof(bool)),
-                                          .n_parameters = t->n};
+                                          .n_parameters = t->n,
+                                          .accuracy     = t->accuracy};
     ls_status status = ls_ranks_agree(t->ranks, place->started ? LS_OK : LS_ENOMEM);
     return status ? status : agree_on_started(t, place->started);
 }
@@ -511,7 +508,10 @@ ls_status ls_trainer_get_place(const ls_trainer *t, ls_trainer_place *place)
 void ls_trainer_resume(ls_trainer *t, const ls_trainer_place *place)
 {
     ls_strategy_changed(&t->strategy);
+    if (t->working)
+        ls_working_update(t->working);
     ls_optimizer_resume(t->optimizer, place->step, place->started);
+    t->accuracy         = place->accuracy;
     t->resumed_step     = place->step;
     t->resumed_sequence = place->sequences;
     t->schedule         = ls_schedule_of(t->cfg);

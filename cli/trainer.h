@@ -60,7 +60,7 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 /*
  * Mean loss of the validation data: the first `batches` batches of batch.global sequences
  * (0: all sequences), in micro-batches of batch.micro, the last one ragged.  Ends early, with
- * EINTERRUPTED, when *stop becomes non-zero (NULL: never).
+ * EINTERRUPTED, when *stop becomes non-zero (NULL: never), on all ranks when it does on one.
  */
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);
@@ -78,6 +78,7 @@ typedef struct {
     int64_t sequences; /* of the data, consumed so far */
     bool   *started;   /* [n_parameters]: has had a gradient; free() */
     int     n_parameters;
+    double  accuracy; /* of the last validation; NAN: none */
 } ls_trainer_place;
 
 /* On all ranks; to be freed by started.  ENOMEM, errors of the group. */
@@ -89,6 +90,9 @@ void ls_trainer_resume(ls_trainer *trainer, const ls_trainer_place *place);
 
 /* Parameter i's name, NULL beyond the last. */
 const char *ls_trainer_parameter_name(const ls_trainer *trainer, int i);
+
+/* Which part of the rows the last validation told right; NAN: tokens, or there was none. */
+double ls_trainer_accuracy(const ls_trainer *trainer);
 
 /* params_sha256 and state_sha256 of the present state. */
 LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params[LS_SHA256_HEX],

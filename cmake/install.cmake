@@ -41,7 +41,7 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstep-config.cmake ${PROJECT_BINARY_DIR}/
 
 file(RELATIVE_PATH LS_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 # Not Requires.private: OpenBLAS's file asks for libgfortran, which a link with its shared library does not need.
-string(JOIN " " LS_PC_PRIVATE ${OPENBLAS_LDFLAGS} ${CJSON_LDFLAGS} ${MPI_C_LIBRARIES})
+string(JOIN " " LS_PC_PRIVATE ${OPENBLAS_LDFLAGS} ${CJSON_LDFLAGS} ${MPI_C_LIBRARIES} ${LS_ONEDNN_LIBRARIES})
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -6,6 +6,7 @@ _lockstep_options() {
     bench) echo "--set --nproc --steps --json --help" ;;
     init) echo "-o --set --help" ;;
     eval) echo "--data --help" ;;
+    tokenize) echo "--vocab-size --special -o --tokenizer --tokens --format --help" ;;
     inspect) echo "--json --help" ;;
     diff) echo "--json --help" ;;
     run) echo "-n --max-restarts --min-nproc --nnodes --node-rank --rdzv --help" ;;
@@ -17,7 +18,7 @@ _lockstep() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" = 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff repair bench run --help --version" -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W "train init eval inspect diff repair tokenize bench run --help --version" -- "$current")
         return
     fi
     if [ "$command" = run ]; then # behind -- the program, and then files
@@ -46,6 +47,10 @@ _lockstep() {
         mapfile -t COMPREPLY < <(compgen -W "shm tcp threads" -- "$current")
         return
         ;;
+    --format)
+        mapfile -t COMPREPLY < <(compgen -W "tokens_u16 llmc" -- "$current")
+        return
+        ;;
     --algorithm)
         mapfile -t COMPREPLY < <(compgen -W "auto direct tree halving ring" -- "$current")
         return
@@ -54,7 +59,7 @@ _lockstep() {
         mapfile -t COMPREPLY < <(compgen -W "heap ordinary" -- "$current")
         return
         ;;
-    --set | --nproc | --stop-at | --allow-change | --bytes | --compare | -n | --max-restarts | --min-nproc | --nnodes | \
+    --set | --nproc | --stop-at | --allow-change | --bytes | --compare | --vocab-size | --special | -n | --max-restarts | --min-nproc | --nnodes | \
         --node-rank | --rdzv)
         return
         ;;

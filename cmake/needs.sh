@@ -7,12 +7,14 @@
 # after saying so.  LOCKSTEP_NO_INSTALL=1 installs nothing.
 
 JARGON=/usr/share/doc/jargon-text/jargon.txt.gz
+FASHION=/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 BUILD_NEEDS=(cmake=cmake ninja=ninja-build cc=gcc libc6-dev pkg-config=pkg-config libopenblas-dev libcjson-dev
              zlib1g-dev libssl-dev)
+BUILD_WANTS=(libdnnl-dev) # products of bf16
 TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
 TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
-            "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2)
+            "$FASHION=dataset-fashion-mnist" "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2)
 
 is_there() { # NEED
     local what=${1%%=*}
@@ -69,8 +71,8 @@ wants() {
     done
 }
 
-install_build_needs() { needs "${BUILD_NEEDS[@]}"; wants "${TEXT_WANTS[@]}"; }
-install_test_needs() { needs "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"; wants "${TEXT_WANTS[@]}" "${TEST_WANTS[@]}"; }
+install_build_needs() { needs "${BUILD_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}"; }
+install_test_needs() { needs "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}" "${TEST_WANTS[@]}"; }
 
 # configure PRESET FOLDER [CMAKE OPTIONS]: Ninja where it is found, unless the folder has a generator already.
 configure() {

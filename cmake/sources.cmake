@@ -8,6 +8,7 @@ set(LS_SOURCES
   core/error.c
   core/exact_sum.c
   core/gz.c
+  core/host.c
   core/json.c
   core/json_print.c
   core/json_scan.c
@@ -15,6 +16,7 @@ set(LS_SOURCES
   core/reduce_op.c
   core/rng.c
   core/sha256.c
+  core/shared_parts.c
   core/strbuf.c
   core/tensor.c
   core/thread.c
@@ -24,11 +26,16 @@ set(LS_SOURCES
   # core: kernels
   core/kernels/adam.c
   core/kernels/attention.c
+  core/kernels/attention_bf16.c
+  core/kernels/bf16.c
+  core/kernels/cached_attention.c
   core/kernels/combine.c
   core/kernels/dropout.c
   core/kernels/elementwise.c
   core/kernels/gather.c
   core/kernels/gemm.c
+  core/kernels/gemm_bf16.c
+  ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
   core/kernels/rmsnorm.c
@@ -47,6 +54,7 @@ set(LS_SOURCES
   autograd/ops/activation.c
   autograd/ops/add.c
   autograd/ops/attention.c
+  autograd/ops/cast.c
   autograd/ops/concat.c
   autograd/ops/contiguous.c
   autograd/ops/cross_entropy.c
@@ -77,21 +85,34 @@ set(LS_SOURCES
   nn/gpt.c
   nn/grad_sum.c
   nn/init.c
+  nn/kv_cache.c
   nn/linear.c
   nn/mlp.c
   nn/module.c
   nn/norm.c
+  nn/working.c
   # optim
   optim/grad_norm.c
   optim/optimizer.c
   optim/schedule.c
   # data
+  data/bpe.c
+  data/bpe_train.c
+  data/csv.c
   data/dataset.c
   data/fingerprint.c
+  data/idx.c
+  data/maps.c
+  data/pieces.c
+  data/dataset_share.c
   data/sampler.c
+  data/table.c
   data/text.c
   data/token_file.c
+  data/token_format.c
   data/tokenizer.c
+  data/tokenizer_json.c
+  data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
   dist/comm/board.c
@@ -159,6 +180,12 @@ set(LS_SOURCES
   # checkpoint
   checkpoint/atomic_file.c
   checkpoint/chunk_io.c
+  checkpoint/atomic_folder.c
+  checkpoint/hf_config.c
+  checkpoint/hf_export.c
+  checkpoint/hf_import.c
+  checkpoint/hf_names.c
+  checkpoint/hf_tokenizer.c
   checkpoint/json_scan.c
   checkpoint/load.c
   checkpoint/manifest.c
@@ -180,15 +207,20 @@ set(LS_SOURCES
 # The command, as a library of its own so that tests reach its parts.
 set(LS_CLI_SOURCES
   cli/args.c
+  cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
   cli/checkpoints.c
   cli/cmd_diff.c
   cli/cmd_eval.c
+  cli/cmd_export.c
+  cli/cmd_generate.c
+  cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_repair.c
   cli/cmd_run.c
+  cli/cmd_tokenize.c
   cli/cmd_train.c
   cli/collective_bench.c
   cli/collective_compare.c
@@ -204,16 +236,21 @@ set(LS_CLI_SOURCES
   cli/evaluate.c
   cli/exit.c
   cli/files.c
+  cli/host_data.c
   cli/metrics.c
   cli/model.c
   cli/nproc.c
   cli/parallel.c
   cli/open_checkpoint.c
+  cli/numbers.c
   cli/progress.c
   cli/ranks.c
   cli/resume.c
   cli/run_dir.c
   cli/saving.c
+  cli/token_cache.c
+  cli/sampling.c
+  cli/text_stream.c
   cli/tracing.c
   cli/train.c
   cli/train_state.c

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 #include "core/thread.h"
 
 ls_status ls_compute_start(int threads)
@@ -28,5 +29,6 @@ ls_status ls_compute_start(int threads)
 void ls_compute_stop(void)
 {
     ls_pool_free(ls_pool_use(NULL));
+    ls_gemm_bf16_forget();
     ls_mem_trim();
 }

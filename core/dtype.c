@@ -1,9 +1,11 @@
 /*
- * dtype.c - the traits table and bf16 conversions.
+ * dtype.c - the traits table, and bf16 one by one.
  */
 #include "core/dtype.h"
 
 #include <string.h>
+
+#include "core/kernels/bf16.h"
 
 typedef struct {
     const char *name;
@@ -42,19 +44,10 @@ bool ls_dtype_parse(const char *name, ls_dtype *dtype)
 
 uint16_t ls_bf16_from_f32(float x)
 {
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    return ls_bf16_round(x);
 }
 
 float ls_bf16_to_f32(uint16_t x)
 {
-    uint32_t bits = (uint32_t)x << 16;
-    float    f;
-
-    memcpy(&f, &bits, sizeof f);
-    return f;
+    return ls_bf16_widen(x);
 }

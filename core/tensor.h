@@ -78,13 +78,14 @@ typedef struct ls_tensor {
 } ls_tensor;
 
 /*
- * The rows (dimension 0) of a tensor that this rank owns, where other ranks own the others.
+ * The rows (dimension 0) of a tensor that this rank owns, where other ranks own the others; or
+ * all of them, where the tensor itself is a BF16 copy for operators (nn/working.h).
  * The tensor's header keeps the shape of the whole; values, gradient and updates are here.
  */
 struct ls_shard {
     ls_tensor rows;
     int64_t   first; /* row */
-    void     *group; /* an ls_comm: its ranks own the others; borrowed */
+    void     *group; /* an ls_comm: its ranks own the others; borrowed.  NULL: there are none */
 };
 
 /* A tensor under the name that files and messages give it; neither is owned. */
@@ -143,6 +144,12 @@ ls_tensor ls_tensor_header(ls_dtype dtype, ls_shape shape);
  */
 LS_MUST_CHECK ls_status ls_tensor_materialize(ls_tensor *t, ls_mem_category category);
 
+/* Other ranks own rows of t. */
+static inline bool ls_tensor_is_spread(const ls_tensor *t)
+{
+    return t->shard && t->shard->group;
+}
+
 /* Where the values that this rank updates and saves are: t itself, or its shard. */
 ls_tensor *ls_tensor_owned(ls_tensor *t);
 
@@ -165,6 +172,11 @@ double ls_item(const ls_tensor *t);
 static inline ls_real *ls_reals(const ls_tensor *t)
 {
     return (ls_real *)ls_tensor_data(t);
+}
+
+static inline uint16_t *ls_halves(const ls_tensor *t)
+{
+    return (uint16_t *)ls_tensor_data(t);
 }
 
 static inline int32_t *ls_ints(const ls_tensor *t)

@@ -130,7 +130,7 @@ static void end_into(ls_tree_sum *t, ls_storage *node, void *out)
     const ls_storage *last = top >= 0 ? t->part[top] : NULL;
     if (last && node)
         ls_k_add(out, last->data, node->data, length(node));
-    else if (last)
+    else if (last && out != last->data)
         memcpy(out, last->data, last->bytes);
     else if (node && out != node->data)
         memcpy(out, node->data, node->bytes);

@@ -48,7 +48,8 @@ LS_MUST_CHECK ls_status ls_tree_sum_fill(ls_tree_sum *t, uint64_t leaves, size_t
 /*
  * The sum of all leaves so far and of a last one (taken, in failure too; NULL: +0), written to
  * out; the last join of the tree goes straight there, and nowhere else.  t is empty afterwards.
- * `bytes` long; out may be the leaf's own memory.  ENOMEM where a leaf of +0 needs memory.
+ * `bytes` long; out may be the memory of the leaf or of the first leaf pushed.  ENOMEM where a
+ * leaf of +0 needs memory.
  */
 LS_MUST_CHECK ls_status ls_tree_sum_end(ls_tree_sum *t, ls_storage *leaf, void *out,
                                         size_t bytes);

@@ -34,6 +34,42 @@ size_t ls_utf8_decode(const unsigned char *text, size_t size, uint32_t *point)
     return x >= form[n].least && ls_utf8_valid(x) ? n + 1 : 0;
 }
 
+/* May the bytes be followed by others to become a character? (Unicode, table 3-7) */
+static bool may_begin(const unsigned char *text, size_t n)
+{
+    unsigned char low = 0x80, high = 0xbf;
+
+    if (text[0] < 0xc2 || text[0] > 0xf4)
+        return false;
+    if (n < 2)
+        return true;
+    if (text[0] == 0xe0)
+        low = 0xa0;
+    else if (text[0] == 0xed)
+        high = 0x9f;
+    else if (text[0] == 0xf0)
+        low = 0x90;
+    else if (text[0] == 0xf4)
+        high = 0x8f;
+    if (text[1] < low || text[1] > high)
+        return false;
+    return n < 3 || (text[2] & 0xc0) == 0x80;
+}
+
+size_t ls_utf8_next(const unsigned char *text, size_t size, uint32_t *point)
+{
+    size_t n = ls_utf8_decode(text, size, point), longest;
+
+    if (n)
+        return n;
+    *point  = 0xfffd;
+    longest = text[0] >= 0xf0 ? 3 : text[0] >= 0xe0 ? 2 : 1;
+    n       = 1;
+    while (n < longest && n < size && may_begin(text, n + 1))
+        n++;
+    return n;
+}
+
 size_t ls_utf8_encode(uint32_t point, char out[LS_UTF8_LONGEST])
 {
     size_t n = LS_UTF8_LONGEST - 1;

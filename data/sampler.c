@@ -25,7 +25,17 @@ ls_status ls_sampler_init(ls_sampler *sampler, const ls_tokens *tokens, int64_t 
         return ls_fail(LS_ECONFIG,
                        "context is longer than the data: %lld tokens, context %lld needs %lld",
                        (long long)tokens->count, (long long)context, (long long)context + 1);
-    *sampler = (ls_sampler){tokens, context, (tokens->count - 1) / context, order, seed};
+    *sampler = (ls_sampler){tokens, NULL, context, (tokens->count - 1) / context, order, seed};
+    return LS_OK;
+}
+
+ls_status ls_sampler_init_rows(ls_sampler *sampler, const ls_table *rows, ls_order order,
+                               uint64_t seed)
+{
+    if (rows->rows < 1)
+        return ls_fail(LS_ECONFIG, "%lld rows, at least 1 is needed", (long long)rows->rows);
+    *sampler = (ls_sampler){
+        .rows = rows, .context = 1, .sequences = rows->rows, .order = order, .seed = seed};
     return LS_OK;
 }
 

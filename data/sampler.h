@@ -12,12 +12,14 @@
 #ifndef LS_DATA_SAMPLER_H
 #define LS_DATA_SAMPLER_H
 
+#include "data/table.h"
 #include "data/token_file.h"
 
 typedef enum { LS_ORDER_SEQUENTIAL, LS_ORDER_SHUFFLE } ls_order;
 
 typedef struct {
-    const ls_tokens *tokens; /* borrowed */
+    const ls_tokens *tokens; /* borrowed; one of these two */
+    const ls_table  *rows;
     int64_t          context;
     int64_t          sequences; /* S */
     ls_order         order;
@@ -27,6 +29,10 @@ typedef struct {
 /* LS_ECONFIG, with both numbers, when there are fewer than context + 1 tokens. */
 LS_MUST_CHECK ls_status ls_sampler_init(ls_sampler *sampler, const ls_tokens *tokens,
                                         int64_t context, ls_order order, uint64_t seed);
+
+/* The rows of a table instead of sequences; context is 1.  LS_ECONFIG when there is none. */
+LS_MUST_CHECK ls_status ls_sampler_init_rows(ls_sampler *sampler, const ls_table *rows,
+                                             ls_order order, uint64_t seed);
 
 /* S: whole sequences in the data, the length of an epoch. */
 int64_t ls_sampler_sequence_count(const ls_sampler *sampler);

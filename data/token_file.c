@@ -5,9 +5,14 @@
 
 #include "core/alloc.h"
 
+int ls_tokens_width(int32_t vocab)
+{
+    return vocab <= 256 ? 1 : vocab <= 65536 ? 2 : 4;
+}
+
 ls_status ls_tokens_init(ls_tokens *tokens, int64_t count, int32_t vocab)
 {
-    int    width = vocab <= 256 ? 1 : vocab <= 65536 ? 2 : 4;
+    int    width = ls_tokens_width(vocab);
     size_t bytes = (size_t)count * (size_t)width;
     void  *data  = ls_mem_alloc(bytes ? bytes : 1, LS_MEM_OTHER);
 

@@ -19,6 +19,9 @@ typedef struct {
     size_t  owned; /* bytes to give back; 0 for a slice */
 } ls_tokens;
 
+/* Bytes a token of a vocabulary. */
+int ls_tokens_width(int32_t vocab);
+
 /* count tokens, contents undefined, of a vocabulary of vocab; memory category other. */
 LS_MUST_CHECK ls_status ls_tokens_init(ls_tokens *tokens, int64_t count, int32_t vocab);
 void                    ls_tokens_close(ls_tokens *tokens); /* {0} is allowed */

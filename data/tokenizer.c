@@ -1,5 +1,5 @@
 /*
- * tokenizer.c - the byte and the char tokenizer.
+ * tokenizer.c - the byte and the char tokenizer, and the door to the BPE of bpe.c.
  *
  * A char tokenizer is the sorted list of its code points: a token is an index into it, found
  * by a table for ASCII and by halving for the rest.
@@ -13,14 +13,18 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/gz.h"
 #include "core/json.h"
 #include "core/utf8.h"
+#include "data/bpe_impl.h"
+#include "data/tokenizer_impl.h"
 
 enum { BYTES = 256, ASCII = 128 };
 
 struct ls_tokenizer {
     ls_tokenizer_kind kind;
     int32_t           size;         /* vocabulary */
+    ls__bpe          *bpe;          /* bpe: all else */
     int32_t           ascii[ASCII]; /* char: token of a code point, -1 for none */
     uint32_t          point[];      /* char: code point of a token, ascending */
 };
@@ -114,12 +118,16 @@ ls_status ls_tokenizer_new(ls_tokenizer_kind kind, const ls_text *text,
     *tokenizer = NULL;
     if (kind == LS_TOKENIZER_CHAR)
         return new_char(text, tokenizer);
+    if (kind == LS_TOKENIZER_BPE)
+        return ls_fail(LS_EINVAL, "a bpe tokenizer is made of a tokenizer.json");
     *tokenizer = allocate(kind, BYTES);
     return *tokenizer ? LS_OK : LS_ENOMEM;
 }
 
 void ls_tokenizer_free(ls_tokenizer *tokenizer)
 {
+    if (tokenizer)
+        ls__bpe_free(tokenizer->bpe);
     free(tokenizer);
 }
 
@@ -180,8 +188,15 @@ static ls_status reject(const ls_tokenizer *t, const ls_text *text, size_t at, s
                    place.offset, t->size);
 }
 
-static ls_status too_large(const ls_text *text, size_t at, int32_t token, int64_t i,
-                           int32_t limit)
+ls_status ls__token_unknown(const ls_text *text, size_t at, int byte)
+{
+    ls_text_place place = ls_text_locate(text, at);
+    return ls_fail(LS_ECONFIG, "%s: byte 0x%02x at byte %zu has no token in the vocabulary",
+                   place.path, (unsigned)byte, place.offset);
+}
+
+ls_status ls__token_too_large(const ls_text *text, size_t at, int32_t token, int64_t i,
+                              int32_t limit)
 {
     ls_text_place place = ls_text_locate(text, at);
     return ls_fail(LS_ECONFIG,
@@ -202,7 +217,7 @@ static ls_status check(const ls_tokenizer *t, const ls_text *text, int32_t limit
         if (!n || token < 0)
             return reject(t, text, at, n);
         if (limit && token >= limit)
-            return too_large(text, at, token, i, limit);
+            return ls__token_too_large(text, at, token, i, limit);
     }
     *count = i;
     return LS_OK;
@@ -211,11 +226,13 @@ static ls_status check(const ls_tokenizer *t, const ls_text *text, int32_t limit
 ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const ls_text *text, int32_t limit,
                               ls_tokens *tokens)
 {
-    int64_t   count = 0, i = 0;
-    int32_t   token;
-    ls_status status = check(tokenizer, text, limit, &count);
+    int64_t count = 0, i = 0;
+    int32_t token;
 
     *tokens = (ls_tokens){0};
+    if (tokenizer->bpe)
+        return ls__bpe_encode(tokenizer->bpe, text, limit, tokens);
+    ls_status status = check(tokenizer, text, limit, &count);
     if (!status)
         status = ls_tokens_init(tokens, count, tokenizer->size);
     if (status)
@@ -234,6 +251,12 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
         return 0;
     if (tokenizer->kind == LS_TOKENIZER_CHAR)
         return ls_utf8_encode(tokenizer->point[token], out);
+    if (tokenizer->bpe) {
+        size_t first = tokenizer->bpe->first[token];
+        size_t n     = tokenizer->bpe->first[token + 1] - first;
+        memcpy(out, tokenizer->bpe->bytes + first, n);
+        return n;
+    }
     out[0] = (char)token;
     return 1;
 }
@@ -243,6 +266,10 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
 char *ls_tokenizer_to_json(const ls_tokenizer *tokenizer)
 {
     enum { FRAME = 64, NUMBER = 8 }; /* bytes: all but the numbers; a number and its comma */
+    if (!tokenizer)
+        return ls_strdup("null");
+    if (tokenizer->bpe)
+        return ls_strdup(tokenizer->bpe->json);
     size_t points = tokenizer->kind == LS_TOKENIZER_CHAR ? (size_t)tokenizer->size : 0;
     size_t size   = FRAME + points * NUMBER, used;
     char  *json   = ls_calloc(size, 1);
@@ -324,6 +351,22 @@ static ls_status parse(const ls_json *root, ls_tokenizer **tokenizer)
                    : ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
 }
 
+static ls_status parse_bpe(const char *json, const char *name, ls_tokenizer **tokenizer)
+{
+    ls_tokenizer *t = allocate(LS_TOKENIZER_BPE, 0);
+
+    if (!t)
+        return LS_ENOMEM;
+    ls_status status = ls__bpe_parse(json, name, &t->bpe);
+    if (status) {
+        ls_tokenizer_free(t);
+        return status;
+    }
+    t->size    = t->bpe->size;
+    *tokenizer = t;
+    return LS_OK;
+}
+
 ls_status ls_tokenizer_from_json(const char *json, ls_tokenizer **tokenizer)
 {
     ls_json_doc *doc;
@@ -332,7 +375,27 @@ ls_status ls_tokenizer_from_json(const char *json, ls_tokenizer **tokenizer)
     ls_status status = ls_json_parse(json, strlen(json), "tokenizer", &doc);
     if (status)
         return status;
-    status = parse(ls_json_root(doc), tokenizer);
+    const ls_json *root   = ls_json_root(doc);
+    bool           is_bpe = root->kind == LS_JSON_OBJECT && ls_json_find(root, "model");
+    status                = is_bpe ? LS_OK : parse(root, tokenizer);
     ls_json_free(doc);
+    return is_bpe ? parse_bpe(json, "tokenizer", tokenizer) : status;
+}
+
+ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer)
+{
+    ls_bytes  text   = {0};
+    ls_status status = ls_gz_read_file(path, &text);
+
+    *tokenizer = NULL;
+    if (!status)
+        status = ls_bytes_reserve(&text, 1);
+    if (!status) {
+        text.data[text.size] = 0;
+        status               = strlen((char *)text.data) < text.size
+                                   ? ls_fail(LS_EFORMAT, "%s: a NUL byte, wanted JSON", path)
+                                   : parse_bpe((const char *)text.data, path, tokenizer);
+    }
+    ls_bytes_free(&text);
     return status;
 }

@@ -4,6 +4,8 @@
  *     byte   token = byte, vocabulary 256
  *     char   one token for each distinct Unicode code point of the training text, in the
  *            order of the code points; text must be UTF-8
+ *     bpe    byte-level byte pair encoding out of a tokenizer.json, as GPT-2's: equal to the
+ *            Python package tokenizers; what is not UTF-8 is read as U+FFFD
  */
 #ifndef LS_DATA_TOKENIZER_H
 #define LS_DATA_TOKENIZER_H
@@ -14,7 +16,8 @@
 /* X(kind, name in configs and JSON) */
 #define LS_TOKENIZER_MAP(X) \
     X(BYTE, "byte")         \
-    X(CHAR, "char")
+    X(CHAR, "char")         \
+    X(BPE, "bpe")
 
 typedef enum {
 #define X(kind, name) LS_TOKENIZER_##kind,
@@ -25,13 +28,13 @@ typedef enum {
 
 typedef struct ls_tokenizer ls_tokenizer;
 
-enum { LS_TOKEN_LONGEST = 4 }; /* bytes that a token may stand for */
+enum { LS_TOKEN_LONGEST = 1024 }; /* bytes that a token may stand for */
 
 const char *ls_tokenizer_kind_name(ls_tokenizer_kind kind);
 
 /*
- * A tokenizer for a training text (byte: not looked at, may be NULL).
- * LS_EFORMAT, with file and offset, for invalid UTF-8; LS_ENOMEM.
+ * A byte or char tokenizer for a training text (byte: not looked at, may be NULL).
+ * LS_EFORMAT, with file and offset, for invalid UTF-8; LS_EINVAL for bpe; LS_ENOMEM.
  */
 LS_MUST_CHECK ls_status ls_tokenizer_new(ls_tokenizer_kind kind, const ls_text *text,
                                          ls_tokenizer **tokenizer);
@@ -41,9 +44,16 @@ ls_tokenizer_kind ls_tokenizer_get_kind(const ls_tokenizer *tokenizer);
 int32_t           ls_tokenizer_vocab_size(const ls_tokenizer *tokenizer);
 
 /*
+ * The tokenizer of a tokenizer.json.  LS_EIO; LS_EFORMAT for one that is malformed;
+ * LS_EUNSUPPORTED for another kind (WordPiece, Unigram, ...) or part, which it names.
+ */
+LS_MUST_CHECK ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer);
+
+/*
  * The tokens of a whole text, to be closed by the caller.  limit: model.vocab_size, 0 for
- * none.  LS_EFORMAT for invalid UTF-8; LS_ECONFIG for a character that the tokenizer does not
- * know and for a token that is not below limit: each names file, offset and what was found.
+ * none.  LS_EFORMAT for invalid UTF-8 (char); LS_ECONFIG for a character that the tokenizer
+ * does not know and for a token that is not below limit: each names file, offset and what was
+ * found.
  */
 LS_MUST_CHECK ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const ls_text *text,
                                             int32_t limit, ls_tokens *tokens);
@@ -53,12 +63,12 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
                            char out[LS_TOKEN_LONGEST]);
 
 /*
- * {"kind":"byte"} or {"kind":"char","code_points":[10,32,...]}; NULL (ENOMEM) on failure.
- * Freed with free().
+ * {"kind":"byte"}, {"kind":"char","code_points":[10,32,...]} or the tokenizer.json as it was
+ * read; null for NULL, a model without one; NULL (ENOMEM) on failure.  Freed with free().
  */
 char *ls_tokenizer_to_json(const ls_tokenizer *tokenizer);
 
-/* The tokenizer of such a string; white space is allowed.  LS_EFORMAT, LS_ENOMEM. */
+/* The tokenizer of such a string; white space is allowed.  Errors as ls_tokenizer_load(). */
 LS_MUST_CHECK ls_status ls_tokenizer_from_json(const char *json, ls_tokenizer **tokenizer);
 
 #endif

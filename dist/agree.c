@@ -58,7 +58,8 @@ static uint64_t identity(const ls_named_tensor *p)
 
 static uint64_t values(const ls_named_tensor *p)
 {
-    return hash_bytes(0, ls_tensor_data(p->tensor), ls_tensor_bytes(p->tensor));
+    const ls_tensor *t = ls_tensor_owned(p->tensor);
+    return hash_bytes(0, ls_tensor_data(t), ls_tensor_bytes(t));
 }
 
 /*
@@ -218,8 +219,9 @@ static ls_status gather_findings(ls_comm *comm, const ls_tensor *t, int rank, fi
 static ls_status name_value_difference(ls_comm *comm, const ls_named_tensor *p, int rank)
 {
     int       size = ls_comm_size(comm), others = 0;
-    finding  *all    = ls_calloc((size_t)size, sizeof *all);
-    ls_status status = all ? gather_findings(comm, p->tensor, rank, all) : LS_ENOMEM;
+    finding  *all = ls_calloc((size_t)size, sizeof *all);
+    ls_status status =
+        all ? gather_findings(comm, ls_tensor_owned(p->tensor), rank, all) : LS_ENOMEM;
 
     for (int r = 1; r < size && !status; r++)
         others += all[r].first < ls_tensor_numel(p->tensor);
@@ -245,8 +247,10 @@ ls_status ls_share_values(ls_comm *comm, const ls_named_tensor *list, int n)
 {
     ls_status status = LS_OK;
 
-    for (int i = 0; i < n && !status; i++)
-        status = ls_comm_broadcast(comm, ls_tensor_data(list[i].tensor),
-                                   (int64_t)ls_tensor_bytes(list[i].tensor), LS_U8, 0);
+    for (int i = 0; i < n && !status; i++) {
+        const ls_tensor *t = ls_tensor_owned(list[i].tensor);
+        status =
+            ls_comm_broadcast(comm, ls_tensor_data(t), (int64_t)ls_tensor_bytes(t), LS_U8, 0);
+    }
     return status;
 }

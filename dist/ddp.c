@@ -11,6 +11,12 @@
  * With it a bucket is rounded into a second array when it leaves, and that one travels; ranks'
  * parts are widened and summed in f32, and the sum is rounded once (dist/comm/collective.h). It
  * comes back into the bucket as f32, the same on all ranks.
+ *
+ * Note [first in the bucket]
+ * The step's first leaf of a parameter is formed in its bucket and stays there: joins happen in
+ * the left operand's memory, so the leftmost partial sum, and at last the whole one, never
+ * moves.  With it log2(M/N) copies of the gradients are held, the buckets among them, and no
+ * fewer than one.
  */
 #include "dist/ddp.h"
 
@@ -111,15 +117,20 @@ static size_t gradient_bytes(const ls_ddp *d, int i)
 static ls_status make_views(ls_ddp *d)
 {
     for (int i = 0; i < d->sync.n; i++) {
-        ls_tensor *t = d->sync.trained[i].tensor;
-        d->views[i]  = ls_storage_view(ls_bucket_place(&d->buckets, i), gradient_bytes(d, i),
-                                       LS_MEM_GRADS);
+        d->views[i] = ls_storage_view(ls_bucket_place(&d->buckets, i), gradient_bytes(d, i),
+                                      LS_MEM_GRADS);
         if (!d->views[i])
             return LS_ENOMEM;
-        if (d->opts.one_micro || d->opts.interleaved)
-            t->grad_home = ls_bucket_place(&d->buckets, i);
     }
     return LS_OK;
+}
+
+/* Where leaves are formed from here on: Note [first in the bucket]. */
+static void set_homes(ls_ddp *d, bool in_buckets)
+{
+    for (int i = 0; i < d->sync.n; i++)
+        d->sync.trained[i].tensor->grad_home =
+            in_buckets ? ls_bucket_place(&d->buckets, i) : NULL;
 }
 
 static ls_status make_wire(ls_ddp *d)
@@ -200,6 +211,7 @@ ls_status ls_ddp_new(ls_comm *comm, const ls_named_tensor *parameters, int n,
                         .n_all       = n,
                         .interleaved = opts->interleaved,
                         .find_unused = opts->find_unused,
+                        .crowded     = opts->crowded,
                         .sink        = {place, done, d}};
     status  = set_up(d);
     if (status) {
@@ -260,6 +272,7 @@ ls_status ls_ddp_begin(ls_ddp *d, ls_tape *tape)
     for (int i = 0; i < d->sync.n; i++)
         ls_tree_sum_close(&d->rounds[i]);
     d->round = 0;
+    set_homes(d, true);
     begin_round(d);
     return ls_sync_begin(&d->sync, tape);
 }
@@ -297,7 +310,7 @@ static void trace_bucket(ls_ddp *d, int k, const ls_work_times *t)
 
 static ls_status wait_all(ls_ddp *d)
 {
-    int64_t   start  = ls_now_ns();
+    int64_t   start = ls_now_ns(), cpu = 0;
     ls_status status = LS_OK;
 
     for (int k = 0; k < d->launched; k++) {
@@ -307,11 +320,12 @@ static ls_status wait_all(ls_ddp *d)
         status               = status ? status : one;
         if (!one)
             trace_bucket(d, k, &times);
+        cpu += ls_sync_taken(&d->sync, &times, start);
         if (d->wire && !one)
             convert(b->data, LS_REAL, d->wire[k], LS_BF16, b->count);
     }
     ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
-    d->stats.exposed_ns = ls_now_ns() - start;
+    d->stats.exposed_ns = ls_now_ns() - start + cpu;
     d->stats.comm_ns    = ls_now_ns() - d->first_launch;
     return status;
 }
@@ -382,6 +396,8 @@ ls_status ls_ddp_end_micro(ls_ddp *d)
 {
     ls_status status = ls_sync_end_micro(&d->sync);
 
+    if (!d->opts.interleaved)
+        set_homes(d, false);
     return status || !d->opts.interleaved ? status : end_round(d);
 }
 

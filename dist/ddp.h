@@ -36,9 +36,10 @@ typedef struct {
     bool   no_overlap;  /* buckets leave after backward */
     bool   find_unused; /* parameters that no rank, or not every rank, uses are no error */
     bool   interleaved; /* which micro-batches a rank computes, see above */
-    bool   one_micro;   /* blocks, and every rank computes one: gradients form in the buckets */
     bool   bf16;        /* gradients travel as bf16, sums are in f32 and rounded once: half the
                            bytes, and not the bits of one process */
+    bool   crowded; /* ranks x (threads + 1) exceed the host's cores: exposed_ns includes the
+                       processor time that communication took from the computation */
 } ls_ddp_opts;
 
 /*
@@ -95,7 +96,7 @@ typedef struct {
     int     buckets;
     int64_t all_reduces; /* since the start */
     int64_t comm_ns; /* of the last step: from the first bucket's start to the last one's end */
-    int64_t exposed_ns; /* of the last step: waited after backward */
+    int64_t exposed_ns; /* of the last step: waited after backward; more where `crowded` */
 } ls_ddp_stats;
 
 ls_ddp_stats ls_ddp_get_stats(const ls_ddp *ddp);

@@ -40,8 +40,6 @@
 
 const ls_fsdp_opts ls_fsdp_defaults = {.reshard_after_forward = true, .prefetch = 1};
 
-enum { GRAD_BUFFERS = 2 }; /* one forms while the other travels */
-
 /* ---- the table ---- */
 
 typedef enum { AHEAD, USE, RELEASE, COMPLETE, ARRIVED, EVENTS } event;
@@ -135,9 +133,11 @@ void ls__unit_arrived(ls_unit *u)
 
 static int64_t bytes_of(const ls_unit *u, ls_span_kind kind)
 {
-    int64_t count = kind == LS_SPAN_ALL_GATHER ? u->values.count : u->grads.count;
+    bool half = u->fsdp->opts.reduce_bf16;
 
-    return count * (int64_t)sizeof(ls_real);
+    if (kind == LS_SPAN_ALL_GATHER)
+        return u->values.count * (int64_t)ls__unit_size(u);
+    return u->grads.count * (int64_t)(half ? sizeof(uint16_t) : sizeof(ls_real));
 }
 
 ls_status ls__unit_wait(ls_unit *u, ls_work *work, ls_span_kind kind)
@@ -151,6 +151,7 @@ ls_status ls__unit_wait(ls_unit *u, ls_work *work, ls_span_kind kind)
     if (status)
         return ls_fail_in(status, "fsdp: %s",
                           ls__unit_name(u)); /* which one, where ranks run different units */
+    f->stats.exposed_ns += ls_sync_taken(&f->sync, &times, start);
     if (!ready) {
         f->stats.exposed_ns += ls_now_ns() - start;
         ls_trace_until_now(f->trace, LS_SPAN_WAIT, start, u->index);
@@ -268,7 +269,8 @@ static ls_status check_units(const ls_fsdp *f, const ls_comm *comm)
                            ls__unit_name(u));
         if (o->kind != f->opts.kind || o->prefetch != f->opts.prefetch ||
             o->blocks != f->opts.blocks || o->find_unused != f->opts.find_unused ||
-            o->no_share != f->opts.no_share)
+            o->no_share != f->opts.no_share || o->bf16 != f->opts.bf16 ||
+            o->reduce_bf16 != f->opts.reduce_bf16)
             return ls_fail(LS_EINVAL,
                            "%s was sharded with other options than its root; only "
                            "reshard_after_forward may differ",
@@ -334,12 +336,14 @@ static ls_status make_pools(ls_fsdp *f)
         values           = u->values.count > values ? u->values.count : values;
         grads            = u->grads.count > grads ? u->grads.count : grads;
     }
-    f->grad_limit = f->opts.kind == LS_SHARD_OPTIMIZER ? f->n : GRAD_BUFFERS;
-    ls_status status =
-        ls__pool_init(&f->wholes, f->gathers, (size_t)(values + 1) * sizeof(ls_real), f->n);
-    return status ? status
-                  : ls__pool_init(&f->grads, f->reduces, (size_t)(grads + 1) * sizeof(ls_real),
-                                  f->n);
+    f->grad_limit    = f->opts.kind == LS_SHARD_OPTIMIZER ? f->n : LS_TRAVELLING;
+    size_t    whole  = (size_t)(values + 1) * ls__unit_size(f->units[0]);
+    size_t    form   = (size_t)(grads + 1) * sizeof(ls_real);
+    size_t    wire   = (size_t)(grads + 1) * sizeof(uint16_t);
+    ls_status status = ls__pool_init(&f->wholes, f->gathers, whole, f->n);
+    if (!status)
+        status = ls__pool_init(&f->grads, f->reduces, form, f->n);
+    return status ? status : ls__pool_init(&f->wires, f->reduces, wire, f->n);
 }
 
 /* Values that are there become rank 0's. */
@@ -420,6 +424,7 @@ ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsdp_opts *opts, 
                         .comm        = f->reduces,
                         .interleaved = !f->opts.blocks,
                         .find_unused = f->opts.find_unused,
+                        .crowded     = f->opts.crowded,
                         .sink        = {ls__grads_place, done, f}};
     status  = set_up(f, root, comm);
     if (status) {
@@ -445,6 +450,7 @@ void ls_fsdp_free(ls_fsdp *f)
             ls__unit_free(f->units[k]);
     ls__pool_close(&f->wholes);
     ls__pool_close(&f->grads);
+    ls__pool_close(&f->wires);
     ls_sync_close(&f->sync);
     ls_comm_free(f->gathers);
     ls_comm_free(f->reduces);
@@ -544,9 +550,11 @@ ls_status ls_fsdp_finish(ls_fsdp *f, ls_tape *tape, ls_status own)
 
 void ls_fsdp_reshard(ls_fsdp *f)
 {
-    for (int k = 0; k < f->n; k++)
+    for (int k = 0; k < f->n; k++) {
+        f->units[k]->rounded = false;
         if (f->units[k]->state == UNSHARDED || f->units[k]->fresh)
             ls__whole_expire(f->units[k]);
+    }
 }
 
 ls_status ls_fsdp_check(ls_fsdp *f)

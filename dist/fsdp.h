@@ -55,6 +55,10 @@ typedef struct {
     bool          blocks;                /* which micro-batches a rank computes, see above */
     bool find_unused; /* parameters that no rank, or not every rank, uses are no error */
     bool no_share;    /* whole forms are copies, also where ranks share memory */
+    bool crowded;     /* as in ddp.h */
+    bool bf16;        /* whole forms are BF16: gathered and computed with; rows stay ls_real */
+    bool reduce_bf16; /* gradients travel as BF16, sums are in f32 and rounded once: half the
+                         bytes, and not the bits of one process */
 } ls_fsdp_opts;
 
 /* What NULL stands for. */

@@ -5,9 +5,15 @@
  * They leave last unit first and the root at last, whatever order units become complete in, and
  * at the end of a round all that have not: so all ranks start the same, in a group of their
  * own, also where one rank does not use what another does.
+ *
+ * Note [bf16 on the wire]
+ * With reduce_bf16 a unit's gradients are rounded into an array of half the size, which
+ * travels; the ranks' parts are widened and summed in f32, and the sum is rounded once
+ * (dist/comm/collective.h).
  */
 #include <string.h>
 
+#include "core/kernels/bf16.h"
 #include "dist/fsdp_impl.h"
 
 /* The unit whose turn is the k-th. */
@@ -32,6 +38,45 @@ void ls__grads_release(ls_unit *u)
     u->grad = NULL;
 }
 
+/* ---- Note [bf16 on the wire] ---- */
+
+static size_t wire_rows_bytes(const ls_unit *u)
+{
+    return (size_t)(u->grads.owned + 1) * sizeof(uint16_t);
+}
+
+static ls_status put_on_wire(ls_unit *u)
+{
+    ls_fsdp *f = u->fsdp;
+
+    if (ls__is_root(u) && !u->root_wire)
+        u->root_wire =
+            ls_comm_alloc(f->reduces, (size_t)(u->grads.count + 1) * sizeof(uint16_t));
+    u->wire = ls__is_root(u) ? u->root_wire : ls__pool_take(&f->wires);
+    if (!u->wire && !ls__is_root(u))
+        u->wire = ls__pool_grow(&f->wires);
+    u->wire_rows = u->wire ? ls_mem_alloc(wire_rows_bytes(u), LS_MEM_COMM) : NULL;
+    if (!u->wire_rows)
+        return LS_ENOMEM;
+    ls_k_bf16_round(u->wire, u->grad, u->grads.count);
+    ls__grads_release(u);
+    return LS_OK;
+}
+
+void ls__grads_unwire(ls_unit *u)
+{
+    ls_mem_free(u->wire_rows, wire_rows_bytes(u), LS_MEM_COMM);
+    if (u->wire && !ls__is_root(u))
+        ls__pool_give(&u->fsdp->wires, u->wire);
+    u->wire = u->wire_rows = NULL;
+}
+
+static void take_from_wire(ls_unit *u)
+{
+    ls_k_bf16_widen(u->reduced->data, u->wire_rows, u->grads.owned);
+    ls__grads_unwire(u);
+}
+
 /* What unit u has sent has arrived: the sum of the rank's rows over ranks, of this round. */
 static ls_status join(ls_unit *u)
 {
@@ -43,7 +88,10 @@ static ls_status join(ls_unit *u)
     if (!work)
         return LS_OK;
     ls_status status = ls__unit_wait(u, work, LS_SPAN_REDUCE_SCATTER);
-    ls__grads_release(u);
+    if (u->wire)
+        take_from_wire(u);
+    else
+        ls__grads_release(u);
     ls__unit_arrived(u);
     if (status)
         return status;
@@ -105,33 +153,62 @@ ls_status ls__grads_place(void *context, int i, ls_real **home)
     return status;
 }
 
+/* The first round's stay in their place: the tree joins in its left operand's memory. */
+static ls_storage *new_rows(const ls_unit *u)
+{
+    size_t bytes = (size_t)u->grads.owned * sizeof(ls_real);
+
+    return u->sum.count ? ls_storage_new(bytes, LS_MEM_GRADS)
+                        : ls_storage_view(u->home, bytes, LS_MEM_GRADS);
+}
+
 static ls_status launch(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
 
+    ls_status status = LS_OK;
+
+    while (!status && f->launched - f->joined >= LS_TRAVELLING)
+        status = join(in_turn(f, f->joined)); /* few sums outside of their trees at a time */
     u->launched = true;
     f->launched++;
-    if (!u->n_trained)
-        return LS_OK;
-    ls_status status = need_buffer(u);
+    if (!u->n_trained || status)
+        return status;
+    status = need_buffer(u);
     if (status)
         return status;
     for (int i = 0; i < u->n_trained; i++)
         if (!f->sync.used[u->number[i]])
             memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
-    u->reduced = ls_storage_new((size_t)u->grads.owned * sizeof(ls_real), LS_MEM_GRADS);
+    u->reduced = new_rows(u);
     if (!u->reduced)
         return LS_ENOMEM;
+    if (f->opts.reduce_bf16 && put_on_wire(u))
+        return LS_ENOMEM;
     ls_call call = {.kind   = LS_REDUCE_SCATTER,
-                    .in     = u->grad,
-                    .out    = u->reduced->data,
+                    .in     = u->wire ? (void *)u->wire : u->grad,
+                    .out    = u->wire ? (void *)u->wire_rows : u->reduced->data,
                     .count  = u->grads.count,
-                    .dtype  = LS_REAL,
+                    .dtype  = u->wire ? LS_BF16 : LS_REAL,
                     .op     = LS_SUM,
                     .slices = u->grads.slices,
                     .tag    = (uint32_t)u->index + 1};
     f->stats.reduce_scatters++;
     return ls_comm_start(f->reduces, &call, &u->reduce);
+}
+
+/* Sums that have arrived go into the tree now, so that few wait at a time. */
+static ls_status join_arrived(ls_fsdp *f)
+{
+    ls_status status = LS_OK;
+
+    while (!status && f->joined < f->launched) {
+        ls_unit *u = in_turn(f, f->joined);
+        if (u->reduce && !ls_work_test(u->reduce))
+            break;
+        status = join(u);
+    }
+    return status;
 }
 
 ls_status ls__grads_launch(ls_fsdp *f)
@@ -140,7 +217,7 @@ ls_status ls__grads_launch(ls_fsdp *f)
 
     while (!status && f->launched < f->n && in_turn(f, f->launched)->complete)
         status = launch(in_turn(f, f->launched));
-    return status;
+    return status ? status : join_arrived(f);
 }
 
 ls_status ls__grads_finish_round(ls_fsdp *f)

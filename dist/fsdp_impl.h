@@ -30,6 +30,9 @@ typedef struct {
     int      n_idle, n, room;
 } ls_buffer_pool;
 
+/* Units whose gradients travel, or form, at a time, unless a model needs more. */
+enum { LS_TRAVELLING = 2 };
+
 typedef struct ls_unit {
     ls_fsdp         *fsdp;    /* NULL until ls_fsdp_new() */
     ls_module      **modules; /* [n_modules] that run one after the other */
@@ -51,15 +54,24 @@ typedef struct ls_unit {
 
     ls_shard_layout values;
     ls_shard       *shards; /* [n] */
-    ls_real *master; /* this rank's rows: packed, or, where the whole form is kept, in it */
-    ls_real *whole;  /* all rows, while they are here */
-    ls_real *root_whole, *root_grad; /* the root's own buffers, kept */
-    ls_work *gather;
+    void *
+        source; /* what is gathered: the rows, packed, or in the whole form if shared or kept */
+    ls_real  *master; /* in BF16: the rows, packed; source has them rounded.  Else NULL */
+    size_t    master_charged;
+    bool      rounded;    /* since the rows last changed */
+    char     *whole;      /* all rows, while they are here */
+    void     *root_whole; /* the root's own buffers, kept */
+    ls_real  *root_grad;
+    uint16_t *root_wire;
+    ls_work  *gather;
 
     ls_shard_layout  grads;
     ls_real         *grad;    /* all rows of the trained, while they form or travel */
     int              missing; /* gradients that are not complete */
     bool             complete, launched;
+    ls_real         *home; /* the sum of the rank's rows, from the first round on */
+    size_t           home_charged;
+    uint16_t        *wire, *wire_rows; /* reduce_bf16: gradients on their way, and their sums */
     ls_work         *reduce;
     ls_storage      *reduced;             /* what it gives: the own rows, packed */
     ls_tree_sum      sum;                 /* over the rounds */
@@ -76,13 +88,13 @@ struct ls_fsdp {
     ls_sync          sync;
     ls_unit        **units; /* [n]; the root last */
     int              n;
-    int             *unit_of, *place_of; /* [sync.n] of what is trained */
-    ls_buffer_pool   wholes, grads;      /* of units without the root */
-    int              grad_limit;         /* buffers of gradients, unless more are needed */
-    bool             alone;              /* abandoned: others may not be done */
-    bool             stepping;           /* between begin and finish */
-    bool             backward;           /* this micro-batch's has begun */
-    int             *order, *recorded;   /* units in the order of a forward; of the first one */
+    int             *unit_of, *place_of;   /* [sync.n] of what is trained */
+    ls_buffer_pool   wholes, grads, wires; /* of units without the root */
+    int              grad_limit;           /* buffers of gradients, unless more are needed */
+    bool             alone;                /* abandoned: others may not be done */
+    bool             stepping;             /* between begin and finish */
+    bool             backward;             /* this micro-batch's has begun */
+    int             *order, *recorded; /* units in the order of a forward; of the first one */
     int              n_order, n_recorded, room, cursor;
     bool             is_recorded;
     int              launched, joined; /* reduce_scatters of the round, in their fixed order */
@@ -98,7 +110,21 @@ static inline bool ls__is_root(const ls_unit *u)
     return u->index == u->fsdp->n - 1;
 }
 
+/* The type of whole forms, and bytes of an element. */
+static inline ls_dtype ls__unit_dtype(const ls_unit *u)
+{
+    return u->fsdp->opts.bf16 ? LS_BF16 : LS_REAL;
+}
+
+static inline size_t ls__unit_size(const ls_unit *u)
+{
+    return ls_dtype_bytes(ls__unit_dtype(u));
+}
+
 /* ---- fsdp_units.c ---- */
+
+/* In BF16: what is to be gathered is the rows', as they are now. */
+void ls__unit_round(ls_unit *u);
 
 /* The unit of a module, or NULL. */
 ls_unit *ls__unit_of(const ls_module *module);
@@ -157,6 +183,9 @@ void ls__grads_hand_out(ls_fsdp *f);
 
 /* Its buffer, and where backward would form gradients in it. */
 void ls__grads_release(ls_unit *u);
+
+/* What travels as BF16, if it does. */
+void ls__grads_unwire(ls_unit *u);
 
 /* Work that was started is waited for, whatever comes of it. */
 void ls__grads_abandon(ls_fsdp *f);

@@ -6,10 +6,14 @@
  * again in backward, and is never kept alive by being saved.  Its rows are a tensor of their
  * own (ls_tensor_owned) in the packed array of the rank's rows.  Where the whole form is kept
  * (ZeRO-1 and 2), or is one array for all ranks, the rows lie in it instead.
+ *
+ * In BF16 the whole form is of that type, and what lies there is a copy, rounded when a unit is
+ * first gathered after an update; the rows themselves are ls_real in an array of their own.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/kernels/bf16.h"
 #include "dist/fsdp_impl.h"
 
 ls_unit *ls__unit_of(const ls_module *m)
@@ -154,7 +158,13 @@ static ls_status list_trained(ls_unit *u)
     return LS_OK;
 }
 
-static size_t array_bytes(int64_t count)
+/* Of a source, and of what is always ls_real; no array is empty. */
+static size_t source_bytes(const ls_unit *u, int64_t count)
+{
+    return (size_t)(count + 1) * ls__unit_size(u);
+}
+
+static size_t real_bytes(int64_t count)
 {
     return (size_t)(count + 1) * sizeof(ls_real);
 }
@@ -167,13 +177,13 @@ static ls_status share_array(ls_unit *u)
 {
     ls_comm *comm  = u->fsdp->reduces;
     int      owner = u->index % ls_comm_size(comm);
-    size_t   bytes = array_bytes(u->values.count);
+    size_t   bytes = source_bytes(u, u->values.count);
     void    *here;
 
     if (ls_comm_rank(comm) == owner && !(u->block = ls_comm_alloc(comm, bytes)))
         return LS_ENOMEM;
     ls_status status = ls_comm_share(comm, u->block, bytes, owner, &here);
-    u->master        = here;
+    u->source        = here;
     u->shared        = here != NULL;
     if (u->block && (status || !here)) {
         ls_comm_release(comm, u->block);
@@ -185,23 +195,44 @@ static ls_status share_array(ls_unit *u)
 
 static ls_status own_array(ls_unit *u)
 {
-    u->block_bytes = array_bytes(u->stays ? u->values.count : u->values.owned);
+    u->block_bytes = source_bytes(u, u->stays ? u->values.count : u->values.owned);
     u->block       = ls_comm_alloc(u->fsdp->reduces, u->block_bytes);
-    u->master      = u->block;
+    u->source      = u->block;
     return u->block ? LS_OK : LS_ENOMEM;
 }
 
-/* Charged as parameters, each rank what it holds, whoever's memory it is. */
-static ls_status charge(ls_unit *u)
+/* The heap charges to COMM; what is there for another purpose is charged to that. */
+static ls_status recharge(size_t from, size_t to, ls_mem_category category, size_t *charged)
 {
-    int64_t   held = u->stays && !u->shared ? u->values.count : u->values.owned;
-    ls_status status;
-
-    ls_mem_discharge(u->block_bytes, LS_MEM_COMM);
-    status = ls_mem_charge(array_bytes(held), LS_MEM_PARAMS);
-    if (!status)
-        u->charged = array_bytes(held);
+    ls_mem_discharge(from, LS_MEM_COMM);
+    ls_status status = ls_mem_charge(to, category);
+    *charged         = status ? 0 : to;
     return status;
+}
+
+static ls_status make_sums(ls_unit *u)
+{
+    size_t bytes = real_bytes(u->grads.owned);
+
+    u->home = ls_comm_alloc(u->fsdp->reduces, bytes);
+    return u->home ? recharge(bytes, bytes, LS_MEM_GRADS, &u->home_charged) : LS_ENOMEM;
+}
+
+/* In BF16 what is gathered is a copy, and the rows themselves are elsewhere. */
+static ls_status make_master(ls_unit *u)
+{
+    size_t bytes = real_bytes(u->values.owned);
+
+    if (!u->fsdp->opts.bf16)
+        return LS_OK;
+    u->master = ls_comm_alloc(u->fsdp->reduces, bytes);
+    return u->master ? recharge(bytes, bytes, LS_MEM_PARAMS, &u->master_charged) : LS_ENOMEM;
+}
+
+/* Parameters are charged to each rank as what it holds, whoever's memory it is. */
+static size_t held_bytes(const ls_unit *u)
+{
+    return source_bytes(u, u->stays && !u->shared ? u->values.count : u->values.owned);
 }
 
 static ls_status make_memory(ls_unit *u)
@@ -216,27 +247,56 @@ static ls_status make_memory(ls_unit *u)
         status = share_array(u);
     if (!status && !u->shared)
         status = own_array(u);
-    return status ? status : charge(u);
+    if (!status)
+        status = recharge(u->block_bytes, held_bytes(u), LS_MEM_PARAMS, &u->charged);
+    if (!status)
+        status = make_master(u);
+    return status ? status : make_sums(u);
+}
+
+/* Back as it was, for its release. */
+static void release(ls_unit *u, void *block, size_t bytes)
+{
+    if (!block)
+        return;
+    (void)!ls_mem_charge(bytes, LS_MEM_COMM);
+    ls_comm_release(u->fsdp->reduces, block);
 }
 
 static void free_memory(ls_unit *u)
 {
-    ls_mem_discharge(u->charged, LS_MEM_PARAMS);
-    if (!u->block)
-        return;
-    (void)!ls_mem_charge(u->block_bytes, LS_MEM_COMM); /* which its release takes back */
-    if (!u->shared || !u->fsdp->alone)
-        ls_comm_release(u->fsdp->reduces, u->block);
+    bool read = u->shared && u->fsdp->alone; /* others may still read it */
+
+    ls_mem_discharge(u->charged + u->master_charged, LS_MEM_PARAMS);
+    ls_mem_discharge(u->home_charged, LS_MEM_GRADS);
+    release(u, read ? NULL : u->block, u->block_bytes);
+    release(u, u->master, real_bytes(u->values.owned));
+    release(u, u->home, real_bytes(u->grads.owned));
 }
 
-/* Where the rank's rows of parameter i are. */
-static ls_real *rows_of(const ls_unit *u, int i)
+/* Where the rank's rows of parameter i lie in what is gathered. */
+static void *source_of(const ls_unit *u, int i)
 {
-    const ls_tensor *t = u->parameters[i].tensor;
+    const ls_tensor *t  = u->parameters[i].tensor;
+    int64_t          at = u->values.packed[i];
 
     if (u->stays || u->shared)
-        return u->master + u->values.offset[i] + u->shards[i].first * ls_tensor_row_elements(t);
-    return u->master + u->values.packed[i];
+        at = u->values.offset[i] + u->shards[i].first * ls_tensor_row_elements(t);
+    return (char *)u->source + (size_t)at * ls__unit_size(u);
+}
+
+static ls_real *rows_of(const ls_unit *u, int i)
+{
+    return u->master ? u->master + u->values.packed[i] : source_of(u, i);
+}
+
+void ls__unit_round(ls_unit *u)
+{
+    for (int i = 0; u->master && !u->rounded && i < u->n; i++) {
+        const ls_tensor *rows = &u->shards[i].rows;
+        ls_k_bf16_round(source_of(u, i), ls_reals(rows), ls_tensor_numel(rows));
+    }
+    u->rounded = true;
 }
 
 static size_t bytes_of(const ls_tensor *t)
@@ -248,7 +308,8 @@ static size_t bytes_of(const ls_tensor *t)
 static ls_status cut(ls_unit *u, int i)
 {
     ls_tensor  *t     = u->parameters[i].tensor;
-    ls_storage *whole = ls_storage_view(NULL, bytes_of(t), LS_MEM_PARAMS);
+    size_t      bytes = (size_t)ls_tensor_numel(t) * ls__unit_size(u);
+    ls_storage *whole = ls_storage_view(NULL, bytes, LS_MEM_PARAMS);
 
     u->shards[i]        = ls_shard_header(t, u->fsdp->reduces);
     ls_tensor *rows     = &u->shards[i].rows;
@@ -264,6 +325,7 @@ static ls_status cut(ls_unit *u, int i)
                bytes_of(rows));
     ls_tensor_drop(t);
     t->storage = whole;
+    t->dtype   = ls__unit_dtype(u);
     t->shard   = &u->shards[i];
     return LS_OK;
 }
@@ -304,6 +366,7 @@ static void free_parameter(ls_unit *u, int i)
     if (!u->shards || t->shard != &u->shards[i])
         return;
     t->grad_home = NULL;
+    t->dtype     = LS_REAL;
     t->shard     = NULL;
     ls_tensor_drop(t);
     ls_tensor_drop(&u->shards[i].rows);
@@ -328,6 +391,10 @@ void ls__unit_free(ls_unit *u)
         ls_comm_release(f->gathers, u->root_whole);
     if (u->root_grad)
         ls_comm_release(f->reduces, u->root_grad);
+    if (u->root_wire)
+        ls_comm_release(f->reduces, u->root_wire);
+    if (f)
+        ls__grads_unwire(u);
     if (f)
         free_memory(u);
     ls_shard_layout_close(&u->values);

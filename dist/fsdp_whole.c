@@ -49,18 +49,18 @@ void ls__pool_close(ls_buffer_pool *p)
 
 /* ---- one unit ---- */
 
-static ls_real *take_buffer(ls_unit *u)
+static void *take_buffer(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
 
     if (u->stays || u->shared)
-        return u->master;
+        return u->source;
     if (ls__is_root(u) && !u->root_whole)
         u->root_whole =
-            ls_comm_alloc(f->gathers, (size_t)(u->values.count + 1) * sizeof(ls_real));
+            ls_comm_alloc(f->gathers, (size_t)(u->values.count + 1) * ls__unit_size(u));
     if (ls__is_root(u))
         return u->root_whole;
-    ls_real *idle = ls__pool_take(&f->wholes);
+    void *idle = ls__pool_take(&f->wholes);
     return idle ? idle : ls__pool_grow(&f->wholes);
 }
 
@@ -72,10 +72,11 @@ void ls__whole_release(ls_unit *u)
 }
 
 /* The whole form of the parameters is here, or (NULL) is not. */
-static void show(ls_unit *u, ls_real *whole)
+static void show(ls_unit *u, char *whole)
 {
     for (int i = 0; i < u->n; i++)
-        u->parameters[i].tensor->storage->data = whole ? whole + u->values.offset[i] : NULL;
+        u->parameters[i].tensor->storage->data =
+            whole ? whole + (size_t)u->values.offset[i] * ls__unit_size(u) : NULL;
 }
 
 static void count_open(ls_unit *u, int change)
@@ -96,13 +97,14 @@ ls_status ls__whole_gather(ls_unit *u)
     if (!u->whole && !(u->whole = take_buffer(u)))
         return ls_fail_in(LS_ENOMEM, "fsdp: the whole form of %s", ls__unit_name(u));
     ls_call call = {.kind   = u->shared ? LS_BARRIER : LS_ALL_GATHER,
-                    .in     = u->master,
+                    .in     = u->source,
                     .out    = u->whole,
                     .count  = u->values.count,
-                    .dtype  = LS_REAL,
+                    .dtype  = ls__unit_dtype(u),
                     .slices = u->values.slices,
                     .tag    = (uint32_t)u->index + 1};
 
+    ls__unit_round(u);
     u->state = GATHERING;
     count_open(u, 1);
     f->stats.all_gathers++;

@@ -213,3 +213,12 @@ ls_status ls_sync_give_up_alone(const ls_sync *s, ls_status status)
 
     return alone ? ls_sync_give_up(s, status) : status;
 }
+
+int64_t ls_sync_taken(const ls_sync *s, const ls_work_times *t, int64_t wait)
+{
+    int64_t before = wait > t->began ? wait - t->began : 0;
+
+    if (!s->crowded)
+        return 0;
+    return t->cpu < before ? t->cpu : before;
+}

@@ -22,6 +22,7 @@ typedef struct {
     int                    n_all;
     bool                   interleaved;
     bool                   find_unused; /* what not every rank uses is no error */
+    bool                   crowded;     /* operations take time from the computation */
     ls_grad_sink           sink;        /* where a rank's own sums go */
 
     ls_named_tensor *trained; /* [n] of all, what needed a gradient at construction */
@@ -70,6 +71,10 @@ LS_MUST_CHECK ls_status ls_sync_agree_on_used(ls_sync *s);
 /* EINVAL, with their names, for parameters that not every rank used in the step, unless
  * find_unused. */
 LS_MUST_CHECK ls_status ls_sync_check_used(const ls_sync *s);
+
+/* Where it is crowded: what an operation took from the computation before the rank began to
+ * wait for it. */
+int64_t ls_sync_taken(const ls_sync *s, const ls_work_times *t, int64_t wait);
 
 /* This rank cannot go on: nor can the others. */
 LS_MUST_CHECK ls_status ls_sync_give_up(const ls_sync *s, ls_status own);

@@ -2,7 +2,7 @@
 # ddp.sh [RANKS] - the same training on one process and on several (2), compared to the last bit.
 #
 # examples/gpt_tiny.json for 60 steps; RANKS must divide its 4 micro-batches.  STEPS=n, DATA=file: other ones.
-# Other launchers start the same ranks: examples/launch_*.sh and docs/launching.md.
+# Other launchers start the same ranks: examples/mpi.sh, torchrun.sh, slurm.sbatch, and docs/launching.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 LOCKSTEP=${LOCKSTEP:-build/lockstep}

@@ -236,7 +236,7 @@ static ls_status train(ls_comm *world, report *r)
 
     status = status ? status : other ? other : adamw ? LS_OK : LS_ENOMEM;
     if (!status) /* gradients form in the buckets: every rank has one micro-batch a step */
-        status = ls_ddp_new(world, w.p, w.n, &(ls_ddp_opts){.one_micro = true}, &ddp);
+        status = ls_ddp_new(world, w.p, w.n, &(ls_ddp_opts){0}, &ddp);
     if (!status)
         r->first_loss = mean_loss(&w);
     for (int step = 0; step < STEPS && !status; step++)
@@ -317,7 +317,7 @@ static ls_status race_steps(ls_comm *world, bool no_overlap, double *result, dou
 {
     static const int64_t widths[] = {512, 512, 512, 512, 512, 2};
     ls_mlp_opts          sizes    = {6, widths, LS_MLP_RELU};
-    ls_ddp_opts          opts = {.bucket_mb = 1, .no_overlap = no_overlap, .one_micro = true};
+    ls_ddp_opts          opts     = {.bucket_mb = 1, .no_overlap = no_overlap};
     net                  w;
     ls_ddp              *ddp = NULL;
     double               ms[RACES], waited[RACES];

@@ -31,8 +31,8 @@ ls_module *ls_feedforward_new(ls_module *parent, const char *name, const ls_feed
 {
     feedforward   *f    = ls_module_new(&class, sizeof *f, parent, name);
     ls_init        zero = {LS_INIT_CONSTANT, 0};
-    ls_linear_opts in   = {o->width, o->hidden, o->bias, o->init, zero};
-    ls_linear_opts out  = {o->hidden, o->width, o->bias, o->proj_init, zero};
+    ls_linear_opts in   = {o->width, o->hidden, o->bias, o->init, zero, true};
+    ls_linear_opts out  = {o->hidden, o->width, o->bias, o->proj_init, zero, false};
     if (!f)
         return NULL;
     f->kind = o->kind;

@@ -6,6 +6,8 @@
  */
 #include "nn/gpt.h"
 
+#include "nn/kv_cache_impl.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -16,7 +18,9 @@ typedef struct {
     ls_module           *first_block;
     ls_module           *ln_f;
     ls_embedding_module
-        *lm_head; /* rows of the vocabulary, as an embedding's; NULL when tied */
+                *lm_head; /* rows of the vocabulary, as an embedding's; NULL when tied */
+    bool         next;    /* the logits of the last position alone: in ls_gpt_next() */
+    ls_kv_cache *cache;   /* NULL: none */
 } gpt;
 
 static ls_tensor *run_block(void *context, ls_tape *tape, ls_tensor *x)
@@ -24,14 +28,20 @@ static ls_tensor *run_block(void *context, ls_tape *tape, ls_tensor *x)
     return ls_module_call(context, tape, x);
 }
 
-/* x + wpe[0..T-1], the same for every sequence */
+/* Positions that come before the first token given. */
+static int64_t past_of(const gpt *g)
+{
+    return g->cache ? g->cache->length : 0;
+}
+
+/* x + wpe[0..T-1], or the T rows from where the cache ends; the same for every sequence */
 static ls_tensor *add_positions(gpt *g, ls_tape *tape, ls_tensor *x)
 {
     int64_t    t   = x->shape.dim[1];
     ls_tensor *ids = ls_tape_tensor(tape, LS_I32, LS_SHAPE1(t));
 
     for (int64_t i = 0; ids && i < t; i++)
-        ls_ints(ids)[i] = (int32_t)i;
+        ls_ints(ids)[i] = (int32_t)(past_of(g) + i);
     return ls_add(tape, x, ls_module_call(&g->wpe->base, tape, ids));
 }
 
@@ -41,10 +51,11 @@ static ls_tensor *check_ids(const gpt *g, ls_tape *tape, ls_tensor *ids)
 
     if (!ids)
         return ls_tape_fail(tape, ls_fail(LS_EINVAL, "gpt: tokens are NULL"));
-    if (ids->shape.ndim != 2 || ids->shape.dim[1] > g->opts.context)
-        return ls_tape_fail(
-            tape, ls_fail(LS_ESHAPE, "gpt: tokens %s, want (B,T) with T <= %lld",
-                          ls_shape_print(&ids->shape, &text), (long long)g->opts.context));
+    if (ids->shape.ndim != 2 || ids->shape.dim[1] > g->opts.context - past_of(g))
+        return ls_tape_fail(tape,
+                            ls_fail(LS_ESHAPE, "gpt: tokens %s, want (B,T) with T <= %lld",
+                                    ls_shape_print(&ids->shape, &text),
+                                    (long long)(g->opts.context - past_of(g))));
     return ids;
 }
 
@@ -62,6 +73,8 @@ static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *ids, ls_ten
     for (int64_t i = 0; i < g->opts.n_layer; i++, b = b->next)
         x = g->opts.recompute ? ls_recompute(tape, x, run_block, b)
                               : ls_module_call(b, tape, x);
+    if (g->next && x)
+        x = ls_slice(tape, x, 1, x->shape.dim[1] - 1, 1);
     x               = ls_module_call(g->ln_f, tape, x);
     ls_tensor *head = &(g->lm_head ? g->lm_head : g->wte)->weight->tensor;
     if (targets)
@@ -70,6 +83,48 @@ static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *ids, ls_ten
 }
 
 static const ls_module_class class = {"gpt", forward};
+
+static ls_status check_next(const gpt *g, const ls_tensor *ids, const ls_kv_cache *cache)
+{
+    ls_shape_text text;
+
+    if (g->base.class != &class)
+        return ls_fail(LS_EINVAL, "gpt_next: the module is a %s, want a gpt",
+                       g->base.class->type);
+    if (!ids || ids->shape.ndim != 2 || ids->shape.dim[1] < 1 ||
+        (cache && ids->shape.dim[0] != 1))
+        return ls_fail(LS_ESHAPE, "gpt_next: tokens %s, want (%s,T) with T >= 1",
+                       ids ? ls_shape_print(&ids->shape, &text) : "NULL", cache ? "1" : "B");
+    return cache ? ls__kv_cache_fits(cache, &g->opts) : LS_OK;
+}
+
+ls_tensor *ls_gpt_next(ls_module *model, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache)
+{
+    gpt *g = (gpt *)model;
+
+    if (ls_tape_status(tape))
+        return NULL;
+    if (!model)
+        return ls_tape_fail(tape, ls_fail(LS_EINVAL, "gpt_next: the module is NULL"));
+    ls_status status = check_next(g, ids, cache);
+    if (status)
+        return ls_tape_fail(tape, status);
+    bool grad = ls_tape_set_grad(tape, false), training = ls_tape_set_training(tape, false);
+    g->next  = true;
+    g->cache = cache;
+    if (cache)
+        ls__kv_cache_attach(cache, model);
+    ls_tensor *logits = ls_module_call(model, tape, ids);
+    if (cache)
+        ls__kv_cache_detach(model);
+    if (cache && logits)
+        cache->length += ids->shape.dim[1];
+    g->next  = false;
+    g->cache = NULL;
+    ls_tape_set_grad(tape, grad);
+    ls_tape_set_training(tape, training);
+    return logits;
+}
 
 static bool add_blocks(gpt *g, const ls_gpt_opts *o)
 {

@@ -4,10 +4,11 @@
 #ifndef LS_NN_GPT_H
 #define LS_NN_GPT_H
 
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 
 /* The fields are the keys of docs/config.md under `model`; none has a default but n_kv_head. */
-typedef struct {
+typedef struct ls_gpt_opts {
     int64_t      vocab_size, n_layer;
     int64_t      n_head;    /* divides d_model; with rope d_model / n_head is even */
     int64_t      n_kv_head; /* divides n_head; 0: n_head */
@@ -37,5 +38,14 @@ ls_module *ls_gpt_new(const ls_gpt_opts *opts);
 /* Weights that stand in matrix products, each once, the head included: 6 flops a token and
  * weight. */
 int64_t ls_gpt_matmul_weights(const ls_gpt_opts *opts);
+
+/*
+ * For generating text: the logits (B,1,V) of what follows the last token, without gradients and
+ * dropout.  With a cache, ids (1,T) are the T tokens behind those that the cache holds, and are
+ * added to it; together they must not exceed the context.  Without one, ids (B,T) are all
+ * tokens.  Both give the same logits up to rounding.  On failure NULL, the tape has failed and
+ * the cache is as before.
+ */
+ls_tensor *ls_gpt_next(ls_module *model, ls_tape *tape, ls_tensor *ids, ls_kv_cache *cache);
 
 #endif

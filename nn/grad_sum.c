@@ -78,8 +78,7 @@ static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
     if (status)
         ls_storage_release(leaf);
     else
-        status =
-            ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
+        status = ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
     return status ? status : s->sink->done(s->sink->context, i);
 }
 

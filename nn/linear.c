@@ -6,14 +6,17 @@
 typedef struct {
     ls_module     base;
     ls_parameter *weight, *bias;
+    bool          narrow;
 } linear;
 
 static ls_tensor *forward(ls_module *self, ls_tape *tape, ls_tensor *x, ls_tensor *y)
 {
-    linear *l = (linear *)self;
+    linear    *l    = (linear *)self;
+    ls_tensor *bias = l->bias ? &l->bias->tensor : NULL;
 
     (void)y;
-    return ls_linear(tape, x, &l->weight->tensor, l->bias ? &l->bias->tensor : NULL);
+    return l->narrow ? ls_linear_narrow(tape, x, &l->weight->tensor, bias)
+                     : ls_linear(tape, x, &l->weight->tensor, bias);
 }
 
 static const ls_module_class class = {"linear", forward};
@@ -23,6 +26,7 @@ ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_op
     linear *l = ls_module_new(&class, sizeof *l, parent, name);
     if (!l)
         return NULL;
+    l->narrow = o->narrow;
     l->weight =
         ls_module_add_parameter(&l->base, "weight", LS_SHAPE2(o->out, o->in), o->weight_init);
     if (o->bias)

@@ -63,7 +63,8 @@ ls_module *ls_mlp_new(const ls_mlp_opts *o)
         ls_init init = {LS_INIT_UNIFORM, 1 / sqrt((double)o->sizes[i])};
         snprintf(name, sizeof name, "layers.%d", i);
         if (!ls_linear_new(&m->base, name,
-                           &(ls_linear_opts){o->sizes[i], o->sizes[i + 1], true, init, init})) {
+                           &(ls_linear_opts){o->sizes[i], o->sizes[i + 1], true, init, init,
+                                             i + 2 < o->n_sizes})) {
             ls_module_free(&m->base);
             return NULL;
         }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "core/kernels/gather.h"
 
@@ -28,8 +29,8 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     const ls_tensor *w = call->in[W], *ids = call->in[IDS];
     ls_shape_text    wt, it;
 
-    if (w->dtype != LS_REAL || ids->dtype != LS_I32 || w->shape.ndim != 2 ||
-        ids->shape.ndim >= LS_MAX_DIMS)
+    if ((w->dtype != LS_REAL && w->dtype != LS_BF16) || ids->dtype != LS_I32 ||
+        w->shape.ndim != 2 || ids->shape.ndim >= LS_MAX_DIMS)
         return ls_fail(LS_ESHAPE, "embedding: table %s %s, indices %s %s",
                        ls_dtype_name(w->dtype), ls_shape_print(&w->shape, &wt),
                        ls_dtype_name(ids->dtype), ls_shape_print(&ids->shape, &it));
@@ -41,8 +42,14 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 
 static void forward(ls_node *call)
 {
-    ls_k_gather_rows(ls_reals(call->out), ls_reals(call->in[W]), ls_ints(call->in[IDS]),
-                     ls_tensor_numel(call->in[IDS]), call->in[W]->shape.dim[1]);
+    const ls_tensor *w   = call->in[W];
+    const int32_t   *ids = ls_ints(call->in[IDS]);
+    int64_t          n = ls_tensor_numel(call->in[IDS]), c = w->shape.dim[1];
+
+    if (ls__is_bf16(w))
+        ls_k_gather_rows_bf16(ls_reals(call->out), ls_halves(w), ids, n, c);
+    else
+        ls_k_gather_rows(ls_reals(call->out), ls_reals(w), ids, n, c);
 }
 
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
@@ -52,7 +59,7 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
     if (!din[W].data)
         return;
     if (!din[W].add)
-        memset(din[W].data, 0, ls_tensor_bytes(w));
+        memset(din[W].data, 0, (size_t)ls_tensor_numel(w) * sizeof(ls_real));
     ls_k_scatter_add_rows(din[W].data, dout, ls_ints(call->in[IDS]),
                           ls_tensor_numel(call->in[IDS]), w->shape.dim[1]);
 }

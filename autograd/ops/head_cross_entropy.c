@@ -8,10 +8,14 @@
  *     dlogits = softmax(x W^T) - onehot,   dx = dlogits W,   dW = sum of dlogits^T x
  *
  * Chunk sizes depend on the shapes alone, chunks follow each other in row order.
+ *
+ * With a BF16 W the operands of all three products are BF16; logits are ls_real, and dlogits
+ * take their place as BF16, V of them at the start of each row.
  */
 #include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 #include "core/kernels/softmax.h"
 #include "core/thread.h"
 
@@ -65,8 +69,9 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 {
     ls_shape_text x, w, t;
 
-    if (call->in[X]->dtype != LS_REAL || call->in[W]->dtype != LS_REAL ||
-        call->in[TARGETS]->dtype != LS_I32 || !fits(call))
+    if ((call->in[W]->dtype != LS_REAL && call->in[W]->dtype != LS_BF16) ||
+        call->in[X]->dtype != call->in[W]->dtype || call->in[TARGETS]->dtype != LS_I32 ||
+        !fits(call))
         return ls_fail(
             LS_ESHAPE, "head_cross_entropy: x %s %s, weight %s %s, targets %s %s",
             ls_dtype_name(call->in[X]->dtype), ls_shape_print(&call->in[X]->shape, &x),
@@ -128,6 +133,52 @@ static void chunk_gradients(const ls_node *call, const sizes *s, ls_block b,
                                 .ldc         = s->c});
 }
 
+static void chunk_logits_bf16(const ls_node *call, const sizes *s, ls_block b, ls_real *logits)
+{
+    ls_gemm_bf16(&(ls_gemm_bf16_args){.transpose_b = true,
+                                      .m           = b.end - b.first,
+                                      .n           = s->v,
+                                      .k           = s->c,
+                                      .a           = ls_halves(call->in[X]) + b.first * s->c,
+                                      .lda         = s->c,
+                                      .b           = ls_halves(call->in[W]),
+                                      .ldb         = s->c,
+                                      .c           = logits,
+                                      .ldc         = s->v});
+}
+
+/* Rows of dlogits lie as far apart as the logits did. */
+static void chunk_gradients_bf16(const ls_node *call, const sizes *s, ls_block b,
+                                 const uint16_t *dlogits)
+{
+    int64_t row = s->v * (int64_t)(sizeof(ls_real) / sizeof(uint16_t));
+
+    if (call->early[X])
+        ls_gemm_bf16(
+            &(ls_gemm_bf16_args){.m   = b.end - b.first,
+                                 .n   = s->c,
+                                 .k   = s->v,
+                                 .a   = dlogits,
+                                 .lda = row,
+                                 .b   = ls_halves(call->in[W]),
+                                 .ldb = s->c,
+                                 .c   = (ls_real *)call->early[X]->data + b.first * s->c,
+                                 .ldc = s->c});
+    if (call->early[W])
+        ls_gemm_bf16(
+            &(ls_gemm_bf16_args){.transpose_a = true,
+                                 .m           = s->v,
+                                 .n           = s->c,
+                                 .k           = b.end - b.first,
+                                 .a           = dlogits,
+                                 .lda         = row,
+                                 .b           = ls_halves(call->in[X]) + b.first * s->c,
+                                 .ldb         = s->c,
+                                 .add         = b.first > 0,
+                                 .c           = call->early[W]->data,
+                                 .ldc         = s->c});
+}
+
 /* One chunk's losses, joined to the total in row order, and its share of the gradients. */
 static double run_chunk(ls_node *call, const sizes *s, ls_block b, double total)
 {
@@ -136,12 +187,18 @@ static double run_chunk(ls_node *call, const sizes *s, ls_block b, double total)
     ls_scored rows   = {logits, ls_ints(call->in[TARGETS]) + b.first, (int32_t)call->attr.i[0],
                         b.end - b.first, s->v};
 
-    chunk_logits(call, s, b, logits);
-    if (call->early[X] || call->early[W]) {
+    if (ls__is_bf16(call->in[W]))
+        chunk_logits_bf16(call, s, b, logits);
+    else
+        chunk_logits(call, s, b, logits);
+    if (!call->early[X] && !call->early[W]) {
+        ls_k_cross_entropy(loss, lse, &rows);
+    } else if (ls__is_bf16(call->in[W])) {
+        ls_k_cross_entropy_gradient_bf16(loss, logits, &rows);
+        chunk_gradients_bf16(call, s, b, (const uint16_t *)logits);
+    } else {
         ls_k_cross_entropy_gradient(loss, logits, &rows);
         chunk_gradients(call, s, b, logits);
-    } else {
-        ls_k_cross_entropy(loss, lse, &rows);
     }
     return ls_k_add_losses(total, loss, rows.rows);
 }
@@ -162,6 +219,8 @@ const ls_op ls_op_head_cross_entropy = {
 ls_tensor *ls_head_cross_entropy(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *targets,
                                  int32_t ignore)
 {
+    if (x && w && w->dtype == LS_BF16)
+        x = ls_cast(tape, x, LS_BF16);
     return ls_tape_apply(tape, &ls_op_head_cross_entropy, (ls_tensor *[]){x, w, targets}, 3,
                          &(ls_attr){.i = {ignore}});
 }

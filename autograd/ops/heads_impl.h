@@ -25,8 +25,8 @@ static inline ls_status ls__head_sizes_of(const ls_node *call, ls__head_sizes *o
     ls_shape_text    text;
 
     *out = (ls__head_sizes){0};
-    if (x->dtype != LS_REAL || x->shape.ndim != 3 || h < 1 || k < 1 || h % k ||
-        x->shape.dim[2] < parts || x->shape.dim[2] % parts)
+    if ((x->dtype != LS_REAL && x->dtype != LS_BF16) || x->shape.ndim != 3 || h < 1 || k < 1 ||
+        h % k || x->shape.dim[2] < parts || x->shape.dim[2] % parts)
         return ls_fail(LS_ESHAPE, "%s: %s %s with %lld query and %lld key heads",
                        call->op->name, ls_dtype_name(x->dtype),
                        ls_shape_print(&x->shape, &text), (long long)h, (long long)k);

@@ -2,6 +2,7 @@
  * layernorm.c - layer normalisation over the last dimension, with or without bias.
  */
 #include "core/kernels/layernorm.h"
+#include "autograd/op_impl.h"
 #include "autograd/ops.h"
 #include "core/kernels/reduce.h"
 
@@ -23,10 +24,11 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     const ls_shape *x = &call->in[X]->shape;
     ls_shape_text   xt, wt;
 
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i]->dtype != LS_REAL)
-            return ls_fail(LS_ESHAPE, "layernorm: input %d has dtype %s", i,
-                           ls_dtype_name(call->in[i]->dtype));
+    ls_status status = ls__want_real(call, X);
+    if (!status)
+        status = ls__want_one_float(call, W);
+    if (status)
+        return status;
     for (int i = W; i < call->n_in; i++)
         if (x->ndim < 1 || call->in[i]->shape.ndim != 1 ||
             call->in[i]->shape.dim[0] != x->dim[x->ndim - 1])
@@ -34,7 +36,7 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
                            i == W ? "weight" : "bias",
                            ls_shape_print(&call->in[i]->shape, &wt));
     plan->shape                  = *x;
-    plan->dtype                  = LS_REAL;
+    plan->dtype                  = call->in[W]->dtype;
     plan->aux_bytes              = 2 * (size_t)rows_of(call) * sizeof(double);
     plan->backward_scratch_bytes = ls_k_columns_scratch(rows_of(call), columns_of(call));
     return LS_OK;
@@ -42,22 +44,29 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 
 static ls_layernorm_args args_of(const ls_node *call)
 {
-    double *aux = ls_aux(call);
+    double           *aux = ls_aux(call);
+    ls_tensor        *w = call->in[W], *b = call->n_in > 2 ? call->in[B] : NULL;
+    ls_layernorm_args args = {.n    = rows_of(call),
+                              .c    = columns_of(call),
+                              .x    = ls_reals(call->in[X]),
+                              .mean = aux,
+                              .rstd = aux + rows_of(call),
+                              .eps  = call->attr.f[0]};
 
-    return (ls_layernorm_args){.n    = rows_of(call),
-                               .c    = columns_of(call),
-                               .x    = ls_reals(call->in[X]),
-                               .w    = ls_reals(call->in[W]),
-                               .b    = call->n_in > 2 ? ls_reals(call->in[B]) : NULL,
-                               .mean = aux,
-                               .rstd = aux + rows_of(call),
-                               .eps  = call->attr.f[0]};
+    if (ls__is_bf16(w)) {
+        args.w16 = ls_halves(w);
+        args.b16 = b ? ls_halves(b) : NULL;
+    } else {
+        args.w = ls_reals(w);
+        args.b = b ? ls_reals(b) : NULL;
+    }
+    return args;
 }
 
 static void forward(ls_node *call)
 {
     ls_layernorm_args a = args_of(call);
-    ls_k_layernorm(&a, ls_reals(call->out));
+    ls_k_layernorm(&a, ls_tensor_data(call->out));
 }
 
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)

@@ -3,14 +3,21 @@
  *
  * N rows of x, K inputs, M outputs.  The bias is laid into y first and the product added to it,
  * so it costs no pass of its own.
+ *
+ * With a BF16 W all operands of the products are BF16: x and b come so, dy is rounded once for
+ * both of its products, while its columns are summed for db.
  */
 #include "autograd/op_impl.h"
 #include "autograd/ops.h"
+#include "core/kernels/bf16.h"
 #include "core/kernels/gather.h"
 #include "core/kernels/gemm.h"
+#include "core/kernels/gemm_bf16.h"
 #include "core/kernels/reduce.h"
 
 enum { X, W, B };
+
+enum { ALIGNMENT = 64 };
 
 static bool fits(const ls_node *call)
 {
@@ -20,28 +27,6 @@ static bool fits(const ls_node *call)
         return false;
     return call->n_in < 3 ||
            (call->in[B]->shape.ndim == 1 && call->in[B]->shape.dim[0] == w->dim[0]);
-}
-
-static ls_status infer(const ls_node *call, ls_plan *plan)
-{
-    ls_shape_text x, w, b;
-
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i]->dtype != LS_REAL)
-            return ls_fail(LS_ESHAPE, "linear: input %d has dtype %s", i,
-                           ls_dtype_name(call->in[i]->dtype));
-    if (!fits(call))
-        return ls_fail(LS_ESHAPE, "linear: x %s, weight %s%s%s",
-                       ls_shape_print(&call->in[X]->shape, &x),
-                       ls_shape_print(&call->in[W]->shape, &w), call->n_in > 2 ? ", bias " : "",
-                       call->n_in > 2 ? ls_shape_print(&call->in[B]->shape, &b) : "");
-    plan->shape                                  = call->in[X]->shape;
-    plan->shape.dim[call->in[X]->shape.ndim - 1] = call->in[W]->shape.dim[0];
-    plan->dtype                                  = LS_REAL;
-    if (call->n_in > 2 && call->in[B]->requires_grad)
-        plan->backward_scratch_bytes =
-            ls_k_columns_scratch(ls__rows(call->in[X]), call->in[W]->shape.dim[0]);
-    return LS_OK;
 }
 
 typedef struct {
@@ -54,11 +39,65 @@ static sizes sizes_of(const ls_node *call)
     return (sizes){ls__rows(call->in[X]), w[1], w[0]};
 }
 
+/* Of dy in BF16, which lies first in backward's scratch. */
+static size_t rounded_bytes(const ls_node *call)
+{
+    sizes  s     = sizes_of(call);
+    size_t bytes = (size_t)(s.n * s.m) * sizeof(uint16_t);
+
+    return ls__is_bf16(call->in[W]) ? (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : 0;
+}
+
+/* attr.i: the result is BF16 where W is */
+static ls_status infer(const ls_node *call, ls_plan *plan)
+{
+    ls_shape_text x, w, b;
+    ls_status     status = ls__want_one_float(call, X);
+
+    if (status)
+        return status;
+    if (!fits(call))
+        return ls_fail(LS_ESHAPE, "linear: x %s, weight %s%s%s",
+                       ls_shape_print(&call->in[X]->shape, &x),
+                       ls_shape_print(&call->in[W]->shape, &w), call->n_in > 2 ? ", bias " : "",
+                       call->n_in > 2 ? ls_shape_print(&call->in[B]->shape, &b) : "");
+    sizes s                                      = sizes_of(call);
+    plan->shape                                  = call->in[X]->shape;
+    plan->shape.dim[call->in[X]->shape.ndim - 1] = s.m;
+    plan->dtype                  = call->attr.i[0] ? call->in[W]->dtype : LS_REAL;
+    plan->backward_scratch_bytes = rounded_bytes(call);
+    if (call->n_in > 2 && call->in[B]->requires_grad)
+        plan->backward_scratch_bytes += ls_k_columns_scratch(s.n, s.m);
+    return LS_OK;
+}
+
+static void forward_bf16(const ls_node *call)
+{
+    sizes s = sizes_of(call);
+
+    ls_gemm_bf16(&(ls_gemm_bf16_args){.transpose_b = true,
+                                      .m           = s.n,
+                                      .n           = s.m,
+                                      .k           = s.k,
+                                      .a           = ls_halves(call->in[X]),
+                                      .lda         = s.k,
+                                      .b           = ls_halves(call->in[W]),
+                                      .ldb         = s.k,
+                                      .bias  = call->n_in > 2 ? ls_halves(call->in[B]) : NULL,
+                                      .round = ls__is_bf16(call->out),
+                                      .c     = ls_tensor_data(call->out),
+                                      .ldc   = s.m});
+}
+
 static void forward(ls_node *call)
 {
-    sizes    s = sizes_of(call);
-    ls_real *y = ls_reals(call->out);
+    sizes s = sizes_of(call);
 
+    if (ls__is_bf16(call->in[W])) {
+        forward_bf16(call);
+        return;
+    }
+    ls_real *y = ls_reals(call->out);
     if (call->n_in > 2)
         ls_k_repeat_rows(y, ls_reals(call->in[B]), s.n, s.m);
     ls_gemm(&(ls_gemm_args){.transpose_b = true,
@@ -75,8 +114,8 @@ static void forward(ls_node *call)
                             .ldc         = s.m});
 }
 
-/* dx = dy W,  dW = dy^T x,  db = column sums of dy */
-static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+/* dx = dy W,  dW = dy^T x */
+static void backward_real(const ls_node *call, const ls_real *dout, ls_grad *din)
 {
     sizes s = sizes_of(call);
 
@@ -105,13 +144,59 @@ static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
                                 .beta        = din[W].add,
                                 .c           = din[W].data,
                                 .ldc         = s.k});
-    if (call->n_in > 2 && din[B].data)
+}
+
+static void backward_bf16(const ls_node *call, const uint16_t *dy, ls_grad *din)
+{
+    sizes s = sizes_of(call);
+
+    if (din[X].data)
+        ls_gemm_bf16(&(ls_gemm_bf16_args){.m   = s.n,
+                                          .n   = s.k,
+                                          .k   = s.m,
+                                          .a   = dy,
+                                          .lda = s.m,
+                                          .b   = ls_halves(call->in[W]),
+                                          .ldb = s.k,
+                                          .add = din[X].add,
+                                          .c   = din[X].data,
+                                          .ldc = s.k});
+    if (din[W].data)
+        ls_gemm_bf16(&(ls_gemm_bf16_args){.transpose_a = true,
+                                          .m           = s.m,
+                                          .n           = s.k,
+                                          .k           = s.n,
+                                          .a           = dy,
+                                          .lda         = s.m,
+                                          .b           = ls_halves(call->in[X]),
+                                          .ldb         = s.k,
+                                          .add         = din[W].add,
+                                          .c           = din[W].data,
+                                          .ldc         = s.k});
+}
+
+/* db = column sums of dy; on the way dy is rounded, where the products want that. */
+static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)
+{
+    sizes     s         = sizes_of(call);
+    bool      half      = ls__is_bf16(call->in[W]);
+    bool      with_bias = call->n_in > 2 && din[B].data;
+    uint16_t *dy        = half ? call->scratch : NULL;
+
+    if (with_bias)
         ls_k_columns(&(ls_columns){.y       = din[B].data,
                                    .a       = dout,
                                    .rows    = s.n,
                                    .n       = s.m,
                                    .add     = din[B].add,
-                                   .scratch = call->scratch});
+                                   .scratch = (char *)call->scratch + rounded_bytes(call),
+                                   .rounded = dy});
+    else if (half)
+        ls_k_bf16_round(dy, dout, s.n * s.m);
+    if (half)
+        backward_bf16(call, dy, din);
+    else
+        backward_real(call, dout, din);
 }
 
 const ls_op ls_op_linear = {.name     = "linear",
@@ -121,7 +206,20 @@ const ls_op ls_op_linear = {.name     = "linear",
                             .backward = backward,
                             .saves    = LS_SAVE_IN0 | LS_SAVE_IN1};
 
+static ls_tensor *apply(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b, bool narrow)
+{
+    if (x && w && w->dtype == LS_BF16)
+        x = ls_cast(tape, x, LS_BF16);
+    return ls_tape_apply(tape, &ls_op_linear, (ls_tensor *[]){x, w, b}, b ? 3 : 2,
+                         &(ls_attr){.i = {narrow}});
+}
+
 ls_tensor *ls_linear(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b)
 {
-    return ls_tape_apply(tape, &ls_op_linear, (ls_tensor *[]){x, w, b}, b ? 3 : 2, NULL);
+    return apply(tape, x, w, b, false);
+}
+
+ls_tensor *ls_linear_narrow(ls_tape *tape, ls_tensor *x, ls_tensor *w, ls_tensor *b)
+{
+    return apply(tape, x, w, b, true);
 }

@@ -14,9 +14,10 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     ls_status status = ls__infer_rows(call, plan);
 
     if (!status)
-        status = ls__want_real(call, 1);
+        status = ls__want_one_float(call, 1);
     if (status)
         return status;
+    plan->dtype  = call->in[1]->dtype;
     int64_t rows = ls__rows(call->in[0]), n = ls__last(call->in[0]);
     if (call->in[1]->shape.ndim != 1 || call->in[1]->shape.dim[0] != n)
         return ls__shape_mismatch(call, "a weight for each element of the last dimension");
@@ -28,8 +29,11 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
 
 static ls_rmsnorm_args arguments_of(const ls_node *call)
 {
+    bool half = ls__is_bf16(call->in[1]);
+
     return (ls_rmsnorm_args){.x    = ls_reals(call->in[0]),
-                             .w    = ls_reals(call->in[1]),
+                             .w    = half ? NULL : ls_reals(call->in[1]),
+                             .w16  = half ? ls_halves(call->in[1]) : NULL,
                              .rstd = ls_aux(call),
                              .rows = ls__rows(call->in[0]),
                              .n    = ls__last(call->in[0])};
@@ -38,7 +42,7 @@ static ls_rmsnorm_args arguments_of(const ls_node *call)
 static void forward(ls_node *call)
 {
     ls_rmsnorm_args a = arguments_of(call);
-    ls_k_rmsnorm(ls_reals(call->out), &a, call->attr.f[0]);
+    ls_k_rmsnorm(ls_tensor_data(call->out), &a, call->attr.f[0]);
 }
 
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)

@@ -26,7 +26,7 @@ static ls_status infer(const ls_node *call, ls_plan *plan)
     if (!(base > 0))
         return ls_fail(LS_EINVAL, "rope: base %g, want more than 0", base);
     plan->aux_bytes = (size_t)(s.t * s.d) * sizeof(ls_real);
-    return ls__infer_same(call, plan);
+    return ls__infer_like(call, plan);
 }
 
 static ls_rope_args arguments_of(const ls_node *call)
@@ -47,7 +47,10 @@ static void forward(ls_node *call)
     ls_rope_args a = arguments_of(call);
 
     ls_k_rope_table(ls_aux(call), a.time, a.size, call->attr.f[0]);
-    ls_k_rope(ls_reals(call->out), ls_reals(call->in[0]), &a);
+    if (ls__is_bf16(call->in[0]))
+        ls_k_rope_bf16(ls_halves(call->out), ls_halves(call->in[0]), &a);
+    else
+        ls_k_rope(ls_reals(call->out), ls_reals(call->in[0]), &a);
 }
 
 static void backward(const ls_node *call, const ls_real *dout, ls_grad *din)

@@ -6,13 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/kernels/clones.h"
+#include "core/kernels/attention_impl.h"
 #include "core/kernels/gemm.h"
-#include "core/kernels/lanes.h"
-#include "core/kernels/real_math.h"
 #include "core/thread.h"
-
-enum { TILE = 64 };
 
 typedef struct {
     const ls_attention_args *a;
@@ -29,11 +25,6 @@ typedef struct {
     ls_real                 *o, *lse;
     ls_real                  scale;
 } head_view;
-
-/* A tile of the score matrix: query rows from i0, key rows from j0. */
-typedef struct {
-    int64_t i0, ni, j0, nj;
-} tile;
 
 static head_view head_at(const ls_attention_args *a, int64_t sequence, int64_t head)
 {
@@ -55,13 +46,8 @@ static head_view head_at(const ls_attention_args *a, int64_t sequence, int64_t h
     };
 }
 
-static int64_t shorter(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* s = scale * q k^T, rows TILE apart */
-static void scores(const head_view *v, const tile *t, ls_real *s)
+static void scores(const head_view *v, const ls__tile *t, ls_real *s)
 {
     ls_gemm_tile(&(ls_gemm_args){.transpose_b = true,
                                  .m           = t->ni,
@@ -76,60 +62,29 @@ static void scores(const head_view *v, const tile *t, ls_real *s)
                                  .ldc         = TILE});
 }
 
-/* Keys that query row i of the tile may see. */
-static int64_t visible(const tile *t, int64_t i)
-{
-    return shorter(t->nj, t->i0 + i + 1 - t->j0);
-}
-
-/* Factors of dropout (0 or 1 / (1 - p)); an element is (head, query, key) of the sequence. */
-static void dropout_factors(const head_view *v, const tile *t, ls_real *factor)
-{
-    for (int64_t i = 0; i < t->ni; i++) {
-        int64_t first = (v->head * v->a->t + t->i0 + i) * v->a->t + t->j0;
-        ls_k_dropout_factors(v->a->dropout, v->sequence, first, t->nj, factor + i * TILE);
-    }
-}
-
-/* y = p * factor over the tile */
-LS_CLONES static void apply_factors(const tile *t, ls_real *y, const ls_real *p,
+LS_CLONES static void apply_factors(const ls__tile *t, ls_real *y, const ls_real *p,
                                     const ls_real *factor)
 {
-    for (int64_t i = 0; i < t->ni; i++)
-        for (int64_t j = 0; j < t->nj; j++)
-            y[i * TILE + j] = p[i * TILE + j] * factor[i * TILE + j];
+    ls__tile_apply(t, y, p, factor);
 }
 
-/* Scores become exp(s - m) with the new running maximum; o and l shrink by exp(m_old - m). */
-LS_CLONES static void absorb_row(ls_real *s, int64_t n, int64_t hidden_to, ls_real *m,
-                                 ls_real *l, ls_real *o, int64_t d)
+LS_CLONES static void absorb_rows(const head_view *v, const ls__tile *t, ls_real *s, ls_real *m,
+                                  ls_real *l)
 {
-    ls_real here = ls_lanes_max(s, n), largest = here > *m ? here : *m;
-    double  sum;
-
-    ls_real shrink = ls_exp(*m - largest);
-    for (int64_t j = 0; j < n; j++)
-        s[j] = ls_exp(s[j] - largest);
-    for (int64_t j = n; j < hidden_to; j++)
-        s[j] = 0;
-    LS_LANES_SUM(sum, j, n, (double)s[j]);
-    for (int64_t c = 0; c < d; c++)
-        o[c] *= shrink;
-    *l = *l * shrink + (ls_real)sum;
-    *m = largest;
+    for (int64_t i = 0; i < t->ni; i++)
+        ls__absorb_row(s + i * TILE, ls__visible(t, i), t->nj, &m[i], &l[i],
+                       v->o + (t->i0 + i) * v->out_row, v->a->d);
 }
 
-static void absorb_tile(const head_view *v, const tile *t, ls_real *m, ls_real *l)
+static void absorb_tile(const head_view *v, const ls__tile *t, ls_real *m, ls_real *l)
 {
     ls_real s[TILE * TILE];
 
     scores(v, t, s);
-    for (int64_t i = 0; i < t->ni; i++)
-        absorb_row(s + i * TILE, visible(t, i), t->nj, &m[i], &l[i],
-                   v->o + (t->i0 + i) * v->out_row, v->a->d);
+    absorb_rows(v, t, s, m, l);
     if (v->a->dropout) {
         ls_real factor[TILE * TILE];
-        dropout_factors(v, t, factor);
+        ls__tile_dropout(v->a, v->sequence, v->head, t, factor);
         apply_factors(t, s, s, factor);
     }
     ls_gemm_tile(&(ls_gemm_args){.m     = t->ni,
@@ -155,7 +110,7 @@ static void forward_rows(const head_view *v, int64_t i0, int64_t ni)
         memset(v->o + (i0 + i) * v->out_row, 0, (size_t)v->a->d * sizeof *v->o);
     }
     for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        tile t = {i0, ni, j0, shorter(TILE, v->a->t - j0)};
+        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0), TILE};
         absorb_tile(v, &t, m, l);
     }
     for (int64_t i = 0; i < ni; i++) {
@@ -172,7 +127,7 @@ static void forward_task(void *context, int64_t index)
     head_view  v = head_at(j->a, index / j->a->h, index % j->a->h);
 
     for (int64_t i0 = 0; i0 < j->a->t; i0 += TILE)
-        forward_rows(&v, i0, shorter(TILE, j->a->t - i0));
+        forward_rows(&v, i0, ls__shorter(TILE, j->a->t - i0));
 }
 
 void ls_k_attention(const ls_attention_args *a)
@@ -187,24 +142,16 @@ typedef struct {
     const ls_real *dout;
 } head_grads;
 
-/* p = exp(s - lse), zero where the key lies after the query */
-LS_CLONES static void weights(const head_view *v, const tile *t, ls_real *p)
+LS_CLONES static void weights(const head_view *v, const ls__tile *t, ls_real *p)
 {
     scores(v, t, p);
-    for (int64_t i = 0; i < t->ni; i++) {
-        ls_real *row = p + i * TILE, lse = v->lse[t->i0 + i];
-        int64_t  n = visible(t, i);
-        for (int64_t j = 0; j < n; j++)
-            row[j] = ls_exp(row[j] - lse);
-        for (int64_t j = n > 0 ? n : 0; j < t->nj; j++)
-            row[j] = 0;
-    }
+    ls__tile_weights(t, p, v->lse);
 }
 
 /* c (rows `ldc` apart) += op(tile) b, the tile being (ni,nj); transposed for sums over queries
  */
-static void add_product(const head_view *v, const tile *t, const ls_real *s, bool transposed,
-                        const ls_real *b, int64_t ldb, ls_real *c)
+static void add_product(const head_view *v, const ls__tile *t, const ls_real *s,
+                        bool transposed, const ls_real *b, int64_t ldb, ls_real *c)
 {
     ls_gemm_tile(&(ls_gemm_args){.transpose_a = transposed,
                                  .m           = transposed ? t->nj : t->ni,
@@ -220,20 +167,17 @@ static void add_product(const head_view *v, const tile *t, const ls_real *s, boo
                                  .ldc         = v->row});
 }
 
-/* ds = p (ds - delta) scale */
-LS_CLONES static void score_gradients(const tile *t, ls_real *ds, const ls_real *p,
+LS_CLONES static void score_gradients(const ls__tile *t, ls_real *ds, const ls_real *p,
                                       const ls_real *delta, ls_real scale)
 {
-    for (int64_t i = 0; i < t->ni; i++)
-        for (int64_t j = 0; j < t->nj; j++)
-            ds[i * TILE + j] = p[i * TILE + j] * (ds[i * TILE + j] - delta[i]) * scale;
+    ls__tile_gradients(t, ds, p, delta, scale);
 }
 
 /*
  * With P the weights, D the dropout factors and delta = rowsum(dO * O):
  * dV += (P D)^T dO,  dS = P (dO V^T D - delta) * scale,  dQ += dS K,  dK += dS^T Q
  */
-static void backward_tile(const head_view *v, const tile *t, const head_grads *g,
+static void backward_tile(const head_view *v, const ls__tile *t, const head_grads *g,
                           const ls_real *delta)
 {
     ls_real        p[TILE * TILE], dropped[TILE * TILE], ds[TILE * TILE], factor[TILE * TILE];
@@ -241,7 +185,7 @@ static void backward_tile(const head_view *v, const tile *t, const head_grads *g
 
     weights(v, t, p);
     if (v->a->dropout) {
-        dropout_factors(v, t, factor);
+        ls__tile_dropout(v->a, v->sequence, v->head, t, factor);
         apply_factors(t, dropped, p, factor);
         used = dropped;
     }
@@ -275,15 +219,9 @@ static void backward_rows(const head_view *v, const head_grads *g, int64_t i0, i
         delta[i] = (ls_real)sum;
     }
     for (int64_t j0 = 0; j0 <= i0; j0 += TILE) {
-        tile t = {i0, ni, j0, shorter(TILE, v->a->t - j0)};
+        ls__tile t = {i0, ni, j0, ls__shorter(TILE, v->a->t - j0), TILE};
         backward_tile(v, &t, g, delta);
     }
-}
-
-static void clear_rows(ls_real *x, int64_t row, int64_t t, int64_t n)
-{
-    for (int64_t i = 0; i < t; i++)
-        memset(x + i * row, 0, (size_t)n * sizeof *x);
 }
 
 static void backward_task(void *context, int64_t index)
@@ -296,16 +234,16 @@ static void backward_task(void *context, int64_t index)
     head_grads g = {.dk = at + (a->h + kv) * a->d, .dv = at + (a->h + a->k + kv) * a->d};
 
     if (!j->add) {
-        clear_rows(at + kv * group * a->d, row, a->t, group * a->d);
-        clear_rows(g.dk, row, a->t, a->d);
-        clear_rows(g.dv, row, a->t, a->d);
+        ls__clear_rows(at + kv * group * a->d, row, a->t, group * a->d);
+        ls__clear_rows(g.dk, row, a->t, a->d);
+        ls__clear_rows(g.dv, row, a->t, a->d);
     }
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         head_view v = head_at(a, sequence, head);
         g.dq        = at + head * a->d;
         g.dout      = j->dout + (v.o - a->out);
         for (int64_t i0 = 0; i0 < a->t; i0 += TILE)
-            backward_rows(&v, &g, i0, shorter(TILE, a->t - i0));
+            backward_rows(&v, &g, i0, ls__shorter(TILE, a->t - i0));
     }
 }
 

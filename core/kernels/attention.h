@@ -28,4 +28,22 @@ void ls_k_attention(const ls_attention_args *a);
 void ls_k_attention_backward(const ls_attention_args *a, const ls_real *dout, ls_real *dqkv,
                              bool add);
 
+/*
+ * The same where qkv and out are BF16.  Products take BF16: q, k, v as they are, weights, dout
+ * and the gradients of scores rounded tile by tile.  Sums, exponentials and running maxima are
+ * in ls_real, and so are gradients; out is rounded once.  qkv16 and out16 stand in place of qkv
+ * and out.
+ */
+typedef struct {
+    ls_attention_args a;
+    const uint16_t   *qkv16;
+    uint16_t         *out16;
+    void             *scratch; /* ls_k_attention_bf16_scratch() bytes */
+} ls_attention_bf16_args;
+
+size_t ls_k_attention_bf16_scratch(const ls_attention_args *a);
+void   ls_k_attention_bf16(const ls_attention_bf16_args *a);
+void   ls_k_attention_bf16_backward(const ls_attention_bf16_args *a, const ls_real *dout,
+                                    ls_real *dqkv, bool add);
+
 #endif

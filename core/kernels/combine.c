@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/kernels/clones.h"
+#include "core/kernels/bf16.h"
 
 enum {
     MOST_LEAVES  = 8, /* in registers at once */
@@ -122,19 +122,6 @@ LS_INLINE uint8_t apply_u8(ls_reduce_op op, uint8_t a, uint8_t b)
                            : (uint8_t)(a + b);
 }
 
-LS_INLINE float widen(uint16_t x)
-{
-    return float_of((uint32_t)x << 16);
-}
-
-/* As ls_bf16_from_f32 does it, without a branch. */
-LS_INLINE uint16_t narrow(float x)
-{
-    uint32_t bits    = bits_of(x);
-    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    return (uint16_t)(is_nan(x) ? bits >> 16 | 0x40u : rounded);
-}
-
 /* Sums go from registers to registers; others have larger formulas, joined in blocks. */
 static int leaves_at_once(ls_reduce_op op)
 {
@@ -153,7 +140,7 @@ static int leaves_at_once(ls_reduce_op op)
 #define NAME(x) bf16_##x
 #define ELEM any_bf16
 #define VALUE float
-#define LOAD widen
+#define LOAD ls_bf16_widen
 #define APPLY apply_f32
 #include "core/kernels/combine_loops_impl.h"
 
@@ -238,7 +225,7 @@ LS_CLONES static void quiet_all(float *y, int64_t count)
 LS_CLONES static void narrow_all(uint16_t *restrict y, const float *restrict x, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        y[i] = narrow(x[i]);
+        y[i] = ls_bf16_round(x[i]);
 }
 
 static bool is_float(ls_dtype dtype)

@@ -3,6 +3,7 @@
  */
 #include "core/kernels/elementwise.h"
 
+#include "core/kernels/bf16.h"
 #include "core/kernels/clones.h"
 #include "core/kernels/real_math.h"
 #include "core/thread.h"
@@ -24,6 +25,9 @@ typedef struct {
     ls_real        value;
     ls_activation  f;
     bool           add;
+
+    uint16_t       *y16; /* in place of y, a, b where these are BF16 */
+    const uint16_t *a16, *b16;
 } job;
 
 static void each_block(job *j, ls_task task)
@@ -213,71 +217,101 @@ LS_INLINE ls_real tanh_slope(ls_real x)
     return 1 - t * t;
 }
 
-/* Called with constant f, so that each use becomes a loop of its own. */
-LS_INLINE void map(const job *j, int64_t index, ls_real (*f)(ls_real))
+/* Called with constant f and half, so that each use becomes a loop of its own. */
+LS_INLINE void map(const job *j, int64_t index, ls_real (*f)(ls_real), bool half)
 {
     ls_block range = ls_block_at(j->n, GRAIN, index);
 
-    for (int64_t i = range.first; i < range.end; i++)
-        j->y[i] = f(j->a[i]);
+    if (half)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y16[i] = ls_bf16_round((float)f(ls_bf16_widen(j->a16[i])));
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = f(j->a[i]);
 }
 
-LS_INLINE void chain(const job *j, int64_t index, ls_real (*slope)(ls_real))
+LS_INLINE ls_real first_of(const job *j, int64_t i, bool half)
+{
+    return half ? (ls_real)ls_bf16_widen(j->a16[i]) : j->a[i];
+}
+
+LS_INLINE ls_real second_of(const job *j, int64_t i, bool half)
+{
+    return half ? (ls_real)ls_bf16_widen(j->b16[i]) : j->b[i];
+}
+
+LS_INLINE void chain(const job *j, int64_t index, ls_real (*slope)(ls_real), bool half)
 {
     ls_block range = ls_block_at(j->n, GRAIN, index);
 
     if (j->add) /* two loops, as a loop with a choice inside is too large to be split */
         for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] += j->b[i] * slope(j->a[i]);
+            j->y[i] += j->c[i] * slope(first_of(j, i, half));
     else
         for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] = j->b[i] * slope(j->a[i]);
+            j->y[i] = j->c[i] * slope(first_of(j, i, half));
+}
+
+LS_INLINE void apply(const job *j, int64_t index, bool half)
+{
+    switch (j->f) {
+    case LS_ACT_RELU:
+        map(j, index, relu, half);
+        break;
+    case LS_ACT_GELU:
+        map(j, index, gelu, half);
+        break;
+    case LS_ACT_GELU_TANH:
+        map(j, index, gelu_tanh, half);
+        break;
+    case LS_ACT_SILU:
+        map(j, index, silu, half);
+        break;
+    case LS_ACT_TANH:
+        map(j, index, tanh_of, half);
+        break;
+    }
+}
+
+LS_INLINE void apply_slope(const job *j, int64_t index, bool half)
+{
+    switch (j->f) {
+    case LS_ACT_RELU:
+        chain(j, index, relu_slope, half);
+        break;
+    case LS_ACT_GELU:
+        chain(j, index, gelu_slope, half);
+        break;
+    case LS_ACT_GELU_TANH:
+        chain(j, index, gelu_tanh_slope, half);
+        break;
+    case LS_ACT_SILU:
+        chain(j, index, silu_slope, half);
+        break;
+    case LS_ACT_TANH:
+        chain(j, index, tanh_slope, half);
+        break;
+    }
 }
 
 LS_CLONES static void activation_task(void *context, int64_t index)
 {
     const job *j = context;
 
-    switch (j->f) {
-    case LS_ACT_RELU:
-        map(j, index, relu);
-        break;
-    case LS_ACT_GELU:
-        map(j, index, gelu);
-        break;
-    case LS_ACT_GELU_TANH:
-        map(j, index, gelu_tanh);
-        break;
-    case LS_ACT_SILU:
-        map(j, index, silu);
-        break;
-    case LS_ACT_TANH:
-        map(j, index, tanh_of);
-        break;
-    }
+    if (j->a16)
+        apply(j, index, true);
+    else
+        apply(j, index, false);
 }
 
 LS_CLONES static void slope_task(void *context, int64_t index)
 {
     const job *j = context;
 
-    switch (j->f) {
-    case LS_ACT_RELU:
-        chain(j, index, relu_slope);
-        break;
-    case LS_ACT_GELU:
-        chain(j, index, gelu_slope);
-        break;
-    case LS_ACT_GELU_TANH:
-        chain(j, index, gelu_tanh_slope);
-        break;
-    case LS_ACT_SILU:
-        chain(j, index, silu_slope);
-        break;
-    case LS_ACT_TANH:
-        chain(j, index, tanh_slope);
-        break;
-    }
+    if (j->a16)
+        apply_slope(j, index, true);
+    else
+        apply_slope(j, index, false);
 }
 
 void ls_k_activation(ls_activation f, ls_real *y, const ls_real *x, int64_t n)
@@ -285,23 +319,48 @@ void ls_k_activation(ls_activation f, ls_real *y, const ls_real *x, int64_t n)
     each_block(&(job){.y = y, .a = x, .n = n, .f = f}, activation_task);
 }
 
+void ls_k_activation_bf16(ls_activation f, uint16_t *y, const uint16_t *x, int64_t n)
+{
+    each_block(&(job){.y16 = y, .a16 = x, .n = n, .f = f}, activation_task);
+}
+
 void ls_k_activation_backward(ls_activation f, ls_real *dx, const ls_real *dy, const ls_real *x,
                               int64_t n, bool add)
 {
-    each_block(&(job){.y = dx, .a = x, .b = dy, .n = n, .f = f, .add = add}, slope_task);
+    each_block(&(job){.y = dx, .a = x, .c = dy, .n = n, .f = f, .add = add}, slope_task);
+}
+
+void ls_k_activation_backward_bf16(ls_activation f, ls_real *dx, const ls_real *dy,
+                                   const uint16_t *x, int64_t n, bool add)
+{
+    each_block(&(job){.y = dx, .a16 = x, .c = dy, .n = n, .f = f, .add = add}, slope_task);
+}
+
+/* y = (or +=) silu(a) times b, or times c where b is not there: forward, and d/d up */
+LS_INLINE void gated(const job *j, int64_t index, bool half, bool from_c)
+{
+    ls_block range = ls_block_at(j->n, GRAIN, index);
+
+    if (half && !from_c)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y16[i] =
+                ls_bf16_round((float)(silu(first_of(j, i, true)) * second_of(j, i, true)));
+    else if (j->add)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] += silu(first_of(j, i, half)) * (from_c ? j->c[i] : j->b[i]);
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = silu(first_of(j, i, half)) * (from_c ? j->c[i] : j->b[i]);
 }
 
 LS_CLONES static void swiglu_task(void *context, int64_t index)
 {
-    const job *j     = context;
-    ls_block   range = ls_block_at(j->n, GRAIN, index);
+    const job *j = context;
 
-    if (j->add)
-        for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] += silu(j->a[i]) * j->b[i];
+    if (j->a16)
+        gated(j, index, true, false);
     else
-        for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] = silu(j->a[i]) * j->b[i];
+        gated(j, index, false, false);
 }
 
 void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n)
@@ -309,30 +368,69 @@ void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n)
     each_block(&(job){.y = y, .a = gate, .b = up, .n = n}, swiglu_task);
 }
 
+void ls_k_swiglu_bf16(uint16_t *y, const uint16_t *gate, const uint16_t *up, int64_t n)
+{
+    each_block(&(job){.y16 = y, .a16 = gate, .b16 = up, .n = n}, swiglu_task);
+}
+
 /* d/d up is silu(gate): the product that swiglu itself forms, with dy in up's place. */
+LS_CLONES static void dup_task(void *context, int64_t index)
+{
+    const job *j = context;
+
+    if (j->a16)
+        gated(j, index, true, true);
+    else
+        gated(j, index, false, true);
+}
+
 void ls_k_swiglu_dup(ls_real *dup, const ls_real *dy, const ls_real *gate, int64_t n, bool add)
 {
     if (dup)
-        each_block(&(job){.y = dup, .a = gate, .b = dy, .n = n, .add = add}, swiglu_task);
+        each_block(&(job){.y = dup, .a = gate, .c = dy, .n = n, .add = add}, dup_task);
+}
+
+void ls_k_swiglu_dup_bf16(ls_real *dup, const ls_real *dy, const uint16_t *gate, int64_t n,
+                          bool add)
+{
+    if (dup)
+        each_block(&(job){.y = dup, .a16 = gate, .c = dy, .n = n, .add = add}, dup_task);
+}
+
+LS_INLINE void dgate(const job *j, int64_t index, bool half)
+{
+    ls_block range = ls_block_at(j->n, GRAIN, index);
+
+    if (j->add)
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] += j->c[i] * second_of(j, i, half) * silu_slope(first_of(j, i, half));
+    else
+        for (int64_t i = range.first; i < range.end; i++)
+            j->y[i] = j->c[i] * second_of(j, i, half) * silu_slope(first_of(j, i, half));
 }
 
 LS_CLONES static void dgate_task(void *context, int64_t index)
 {
-    const job *j     = context;
-    ls_block   range = ls_block_at(j->n, GRAIN, index);
+    const job *j = context;
 
-    if (j->add)
-        for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] += j->c[i] * j->b[i] * silu_slope(j->a[i]);
+    if (j->a16)
+        dgate(j, index, true);
     else
-        for (int64_t i = range.first; i < range.end; i++)
-            j->y[i] = j->c[i] * j->b[i] * silu_slope(j->a[i]);
+        dgate(j, index, false);
 }
 
-void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,
+void ls_k_swiglu_dgate(ls_real *d_gate, const ls_real *dy, const ls_real *gate,
                        const ls_real *up, int64_t n, bool add)
 {
-    if (dgate)
-        each_block(&(job){.y = dgate, .a = gate, .b = up, .c = dy, .n = n, .add = add},
+    if (d_gate)
+        each_block(&(job){.y = d_gate, .a = gate, .b = up, .c = dy, .n = n, .add = add},
+                   dgate_task);
+}
+
+void ls_k_swiglu_dgate_bf16(ls_real *d_gate, const ls_real *dy, const uint16_t *gate,
+                            const uint16_t *up, int64_t n, bool add)
+{
+    if (d_gate)
+        each_block(&(job){.y = d_gate, .a16 = gate, .b16 = up, .c = dy, .n = n, .add = add},
                    dgate_task);
 }

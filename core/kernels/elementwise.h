@@ -33,10 +33,22 @@ void ls_k_activation(ls_activation f, ls_real *y, const ls_real *x, int64_t n);
 void ls_k_activation_backward(ls_activation f, ls_real *dx, const ls_real *dy, const ls_real *x,
                               int64_t n, bool add);
 
+/* The same where x, and y, are BF16: computed in ls_real, y rounded once. */
+void ls_k_activation_bf16(ls_activation f, uint16_t *y, const uint16_t *x, int64_t n);
+void ls_k_activation_backward_bf16(ls_activation f, ls_real *dx, const ls_real *dy,
+                                   const uint16_t *x, int64_t n, bool add);
+
 /* y = silu(gate) * up and its two gradients (either may be NULL) */
 void ls_k_swiglu(ls_real *y, const ls_real *gate, const ls_real *up, int64_t n);
 void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,
                        const ls_real *up, int64_t n, bool add);
 void ls_k_swiglu_dup(ls_real *dup, const ls_real *dy, const ls_real *gate, int64_t n, bool add);
+
+/* The same where gate and up, and y, are BF16. */
+void ls_k_swiglu_bf16(uint16_t *y, const uint16_t *gate, const uint16_t *up, int64_t n);
+void ls_k_swiglu_dgate_bf16(ls_real *dgate, const ls_real *dy, const uint16_t *gate,
+                            const uint16_t *up, int64_t n, bool add);
+void ls_k_swiglu_dup_bf16(ls_real *dup, const ls_real *dy, const uint16_t *gate, int64_t n,
+                          bool add);
 
 #endif

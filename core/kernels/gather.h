@@ -9,6 +9,10 @@
 /* y[i] = w[ids[i]], n rows of c. */
 void ls_k_gather_rows(ls_real *y, const ls_real *w, const int32_t *ids, int64_t n, int64_t c);
 
+/* The same of a BF16 table, widened. */
+void ls_k_gather_rows_bf16(ls_real *y, const uint16_t *w, const int32_t *ids, int64_t n,
+                           int64_t c);
+
 /* y[r] = x for `rows` rows of n. */
 void ls_k_repeat_rows(ls_real *y, const ls_real *x, int64_t rows, int64_t n);
 

@@ -16,9 +16,12 @@ typedef struct {
     const ls_real *b; /* NULL: none */
     double        *mean, *rstd;
     double         eps;
+
+    const uint16_t *w16, *b16; /* in place of w and b where these are BF16 */
 } ls_layernorm_args;
 
-void ls_k_layernorm(const ls_layernorm_args *a, ls_real *y);
+/* y is ls_real; with w16 it is BF16, rounded once. */
+void ls_k_layernorm(const ls_layernorm_args *a, void *y);
 void ls_k_layernorm_dx(const ls_layernorm_args *a, const ls_real *dy, ls_real *dx, bool add);
 
 /* dw and db, either may be NULL; scratch of ls_k_columns_scratch(n, c) bytes. */

@@ -8,6 +8,7 @@
  */
 #include "core/kernels/reduce.h"
 
+#include "core/kernels/bf16.h"
 #include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
 #include "core/thread.h"
@@ -98,8 +99,11 @@ LS_CLONES static void rows_task(void *context, int64_t index)
 
     for (int64_t j = 0; j < c->n; j++)
         sum[j] = 0;
-    for (int64_t r = range.first; r < range.end; r++)
+    for (int64_t r = range.first; r < range.end; r++) {
         add_row(sum, c, r);
+        if (c->rounded)
+            ls_k_bf16_round_here(c->rounded + r * c->n, c->a + r * c->n, c->n);
+    }
 }
 
 LS_CLONES static void strip_task(void *context, int64_t index)

@@ -27,6 +27,7 @@ typedef struct {
     int64_t        rows, n;
     bool           add;
     void          *scratch; /* ls_k_columns_scratch(rows, n) bytes */
+    uint16_t      *rounded; /* (rows,n): receives a in BF16, on the same way; NULL: does not */
 } ls_columns;
 
 size_t ls_k_columns_scratch(int64_t rows, int64_t n);

@@ -13,9 +13,12 @@ typedef struct {
     const ls_real *w;    /* (n) */
     double        *rstd; /* (rows): written by the forward, read by the gradients */
     int64_t        rows, n;
+
+    const uint16_t *w16; /* in place of w where that is BF16 */
 } ls_rmsnorm_args;
 
-void ls_k_rmsnorm(ls_real *y, const ls_rmsnorm_args *a, double eps);
+/* y is ls_real; with w16 it is BF16, rounded once. */
+void ls_k_rmsnorm(void *y, const ls_rmsnorm_args *a, double eps);
 
 /* add: joined to what is there */
 void ls_k_rmsnorm_dx(ls_real *dx, const ls_real *dy, const ls_rmsnorm_args *a, bool add);

@@ -4,7 +4,9 @@
 #include "core/kernels/rope.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "core/kernels/bf16.h"
 #include "core/kernels/clones.h"
 #include "core/thread.h"
 
@@ -16,6 +18,9 @@ typedef struct {
     const ls_real      *in;
     ls_real             direction; /* 1: forward, -1: back */
     bool                add;
+
+    uint16_t       *out16; /* in place of out and in where these are BF16 */
+    const uint16_t *in16;
 } job;
 
 void ls_k_rope_table(ls_real *table, int64_t time, int64_t size, double base)
@@ -68,13 +73,40 @@ static int64_t token_grain(const ls_rope_args *a)
     return width < GRAIN ? GRAIN / width : 1;
 }
 
+LS_INLINE void turn_head_bf16(uint16_t *out, const uint16_t *in, const ls_real *angle,
+                              int64_t half)
+{
+    for (int64_t d = 0; d < half; d++) {
+        ls_real c = angle[d], s = angle[half + d];
+        ls_real u = ls_bf16_widen(in[d]), v = ls_bf16_widen(in[half + d]);
+        out[d]        = ls_bf16_round((float)(u * c - v * s));
+        out[half + d] = ls_bf16_round((float)(v * c + u * s));
+    }
+}
+
+LS_INLINE void token_bf16(const job *j, int64_t index)
+{
+    const ls_rope_args *a     = j->a;
+    int64_t             width = a->heads * a->size, turned = a->turned * a->size;
+    uint16_t           *out   = j->out16 + index * width;
+    const uint16_t     *in    = j->in16 + index * width;
+    const ls_real      *angle = a->table + index % a->time * a->size;
+
+    for (int64_t h = 0; h < turned; h += a->size)
+        turn_head_bf16(out + h, in + h, angle, a->size / 2);
+    memcpy(out + turned, in + turned, (size_t)(width - turned) * sizeof *out);
+}
+
 LS_CLONES static void tokens_task(void *context, int64_t index)
 {
     const job *j     = context;
     ls_block   range = ls_block_at(j->a->batch * j->a->time, token_grain(j->a), index);
 
     for (int64_t i = range.first; i < range.end; i++)
-        token(j, i);
+        if (j->in16)
+            token_bf16(j, i);
+        else
+            token(j, i);
 }
 
 static void run(job j)
@@ -84,10 +116,15 @@ static void run(job j)
 
 void ls_k_rope(ls_real *y, const ls_real *x, const ls_rope_args *a)
 {
-    run((job){a, y, x, 1, false});
+    run((job){.a = a, .out = y, .in = x, .direction = 1});
+}
+
+void ls_k_rope_bf16(uint16_t *y, const uint16_t *x, const ls_rope_args *a)
+{
+    run((job){.a = a, .out16 = y, .in16 = x});
 }
 
 void ls_k_rope_backward(ls_real *dx, const ls_real *dy, const ls_rope_args *a, bool add)
 {
-    run((job){a, dx, dy, -1, add});
+    run((job){.a = a, .out = dx, .in = dy, .direction = -1, .add = add});
 }

@@ -21,6 +21,9 @@ void ls_k_rope_table(ls_real *table, int64_t time, int64_t size, double base);
 
 void ls_k_rope(ls_real *y, const ls_real *x, const ls_rope_args *a);
 
+/* The same where x and y are BF16, y rounded once. */
+void ls_k_rope_bf16(uint16_t *y, const uint16_t *x, const ls_rope_args *a);
+
 /* The turn back; add: joined to what is in dx. */
 void ls_k_rope_backward(ls_real *dx, const ls_real *dy, const ls_rope_args *a, bool add);
 

@@ -3,6 +3,9 @@
  */
 #include "core/kernels/softmax.h"
 
+#include <string.h>
+
+#include "core/kernels/bf16.h"
 #include "core/kernels/clones.h"
 #include "core/kernels/lanes.h"
 #include "core/kernels/real_math.h"
@@ -125,6 +128,7 @@ typedef struct {
     ls_real         *d;
     ls_real          scale;
     bool             add;
+    bool             half; /* gradients in place are BF16 */
 } scored_job;
 
 LS_CLONES static void loss_task(void *context, int64_t index)
@@ -196,8 +200,29 @@ void ls_k_cross_entropy_backward(ls_real *d, const double *lse, const ls_scored 
     ls_parallel(ls_block_count(s->rows, row_grain(s->n)), score_task, &j);
 }
 
+enum { ROUNDED_AT_ONCE = 256 };
+
+/*
+ * x times factor, and at the target 1 less, to BF16 at the start of x.  By way of a block, as
+ * the compiler would not split a loop that writes where it reads.
+ */
+LS_INLINE void round_in_place(ls_real *x, int64_t n, ls_real factor, int32_t target)
+{
+    uint16_t block[ROUNDED_AT_ONCE];
+    ls_real  at = x[target] * factor - 1;
+
+    for (int64_t first = 0; first < n; first += ROUNDED_AT_ONCE) {
+        int64_t count = n - first < ROUNDED_AT_ONCE ? n - first : ROUNDED_AT_ONCE;
+        for (int64_t i = 0; i < count; i++)
+            block[i] = ls_bf16_round((float)(x[first + i] * factor));
+        memcpy((uint16_t *)x + first, block, (size_t)count * sizeof *block);
+    }
+    uint16_t at16 = ls_bf16_round((float)at);
+    memcpy((uint16_t *)x + target, &at16, sizeof at16);
+}
+
 /* Row x becomes softmax(x) - onehot(target); returns its loss. */
-LS_INLINE double score_in_place(ls_real *x, int64_t n, int32_t target)
+LS_INLINE double score_in_place(ls_real *x, int64_t n, int32_t target, bool half)
 {
     ls_real max = ls_lanes_max(x, n);
     double  at  = (double)x[target], sum;
@@ -206,9 +231,13 @@ LS_INLINE double score_in_place(ls_real *x, int64_t n, int32_t target)
         x[i] = ls_exp(x[i] - max);
     LS_LANES_SUM(sum, i, n, (double)x[i]);
     ls_real factor = (ls_real)(1 / sum);
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= factor;
-    x[target] -= 1;
+    if (half) {
+        round_in_place(x, n, factor, target);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            x[i] *= factor;
+        x[target] -= 1;
+    }
     return (double)max + log(sum) - at;
 }
 
@@ -222,7 +251,7 @@ LS_CLONES static void in_place_task(void *context, int64_t index)
         ls_real *x = j->d + r * s->n;
         j->loss[r] = 0;
         if (s->target[r] != s->ignore)
-            j->loss[r] = score_in_place(x, s->n, s->target[r]);
+            j->loss[r] = score_in_place(x, s->n, s->target[r], j->half);
         else
             clear_row(x, s->n);
     }
@@ -231,6 +260,12 @@ LS_CLONES static void in_place_task(void *context, int64_t index)
 void ls_k_cross_entropy_gradient(double *loss, ls_real *logits, const ls_scored *s)
 {
     scored_job j = {.s = s, .loss = loss, .d = logits};
+    ls_parallel(ls_block_count(s->rows, row_grain(s->n)), in_place_task, &j);
+}
+
+void ls_k_cross_entropy_gradient_bf16(double *loss, ls_real *logits, const ls_scored *s)
+{
+    scored_job j = {.s = s, .loss = loss, .d = logits, .half = true};
     ls_parallel(ls_block_count(s->rows, row_grain(s->n)), in_place_task, &j);
 }
 

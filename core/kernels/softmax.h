@@ -42,6 +42,10 @@ void ls_k_cross_entropy_backward(ls_real *d, const double *lse, const ls_scored 
  */
 void ls_k_cross_entropy_gradient(double *loss, ls_real *logits, const ls_scored *s);
 
+/* The same, but row r's n gradients stand as BF16, rounded once, at the start of its n reals.
+ */
+void ls_k_cross_entropy_gradient_bf16(double *loss, ls_real *logits, const ls_scored *s);
+
 /* Adds the losses of n rows to a total in row order. */
 double ls_k_add_losses(double total, const double *loss, int64_t n);
 

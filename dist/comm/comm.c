@@ -222,9 +222,12 @@ static ls_work *pop(ls_comm *comm)
 
 static void run_work(ls_comm *comm, ls_work *w)
 {
-    w->began  = ls_now_ns();
-    w->status = ls__comm_execute(comm, &w->call, &w->what, w->record);
-    w->ended  = ls_now_ns();
+    int64_t cpu = ls_thread_cpu_ns();
+
+    w->times.began = ls_now_ns();
+    w->status      = ls__comm_execute(comm, &w->call, &w->what, w->record);
+    w->times.ended = ls_now_ns();
+    w->times.cpu   = ls_thread_cpu_ns() - cpu;
     if (w->status)
         snprintf(w->text, sizeof w->text, "%s", ls_error_message());
 }
@@ -298,9 +301,10 @@ static ls_status enqueue(ls_comm *comm, const ls_call *call, ls_collective kind,
     ls_status status = need_worker(comm);
     ls_work  *w      = status ? NULL : new_work(comm);
     if (w) {
-        w->call    = *call;
-        w->started = ls_now_ns();
+        w->call          = *call;
+        w->times.started = ls_now_ns();
         number(comm, call, kind, &w->what, &w->record);
+        w->times.sequence = w->what.sequence;
         push(comm, w);
         pthread_cond_broadcast(&comm->changed);
         *work = w;
@@ -352,7 +356,7 @@ ls_status ls_work_wait_timed(ls_work *w, ls_work_times *times)
     status = w->status;
     if (status)
         ls_fail(status, "%s", w->text);
-    *times      = (ls_work_times){w->started, w->began, w->ended, w->what.sequence};
+    *times      = w->times;
     w->next     = comm->spare;
     comm->spare = w;
     pthread_mutex_unlock(&comm->lock);

@@ -94,10 +94,10 @@ bool ls_work_test(const ls_work *work); /* done, well or not? */
 /* Waits until it is done, frees it, and returns how it went. */
 LS_MUST_CHECK ls_status ls_work_wait(ls_work *work);
 
-/* When it was handed over, began to run and was done (ls_now_ns), and its number in the group,
- * which is the same on all members. */
+/* When it was handed over, began to run and was done (ls_now_ns), the processor time it took of
+ * this process's cores, and its number in the group, which is the same on all members. */
 typedef struct {
-    int64_t  started, began, ended;
+    int64_t  started, began, ended, cpu;
     uint64_t sequence;
 } ls_work_times;
 

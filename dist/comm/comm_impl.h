@@ -14,8 +14,8 @@ struct ls_work {
     ls_call         call;
     ls_descriptor   what;
     ls_record      *record;
-    struct ls_work *next;                  /* in the queue, or among the spare */
-    int64_t         started, began, ended; /* ls_work_times */
+    struct ls_work *next; /* in the queue, or among the spare */
+    ls_work_times   times;
     ls_status       status;
     bool            done;
     char            text[LS_GUARD_TEXT];

@@ -18,6 +18,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/host.h"
 #include "dist/comm/comm_impl.h"
 #include "dist/comm/transport_mpi.h"
 
@@ -26,15 +27,9 @@
 /* The boot: the user namespace's view does not matter to a memfd. */
 void ls__identity(char *identity, size_t size)
 {
-    char  boot[64] = "";
-    FILE *file     = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char boot[LS_BOOT_BYTES];
 
-    if (file) {
-        if (!fgets(boot, sizeof boot, file))
-            boot[0] = '\0';
-        fclose(file);
-        boot[strcspn(boot, "\n")] = '\0';
-    }
+    ls_boot_id(boot);
     if (boot[0])
         snprintf(identity, size, "boot %s", boot);
     else

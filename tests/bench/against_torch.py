@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """against_torch.py - training steps of Lockstep and of PyTorch in turn, A B A B, on the same machine.
 
-    against_torch.py LOCKSTEP [--python PYTHON] [--shapes a,b,small] [--threads 1,2] [--pairs 3] [--steps N]
+    against_torch.py LOCKSTEP [--python PYTHON] [--shapes a,b,small] [--threads 1,2] [--dtype f32] [--pairs 3] [--steps N]
 
 Unsets OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE for both.  For each shape and number of threads a JSON line: the medians over
 the pairs, and the ratios pair by pair (median): speed (tokens/s, more is better), memory (peak RSS), step over floor.
@@ -22,13 +22,14 @@ SHAPES = {"a": (6, 384, 6, 256, 8, 256, 9), "b": (12, 768, 12, 256, 4, 50304, 5)
           "long1024": (2, 384, 6, 1024, 2, 256, 9), "long2048": (2, 384, 6, 2048, 1, 256, 9)}
 
 
-def config_of(shape):
+def config_of(shape, dtype="f32"):
     layers, channels, heads, context, batch, vocab, _ = SHAPES[shape]
     text = next(t for t in TEXTS if os.path.exists(t))
     return {"run": {"name": shape, "steps": 100},
             "model": {"type": "gpt", "n_layer": layers, "n_head": heads, "d_model": channels, "context": context,
                       "vocab_size": vocab, "mlp": "gelu_tanh"},
-            "data": {"train": text}, "batch": {"global": batch, "micro": batch}, "optim": {"lr": 1e-4}}
+            "data": {"train": text}, "batch": {"global": batch, "micro": batch}, "optim": {"lr": 1e-4},
+            "parallel": {"param_dtype": dtype}}
 
 
 def run(command):
@@ -47,13 +48,14 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
     parser.add_argument("--shapes", default="a,b,small")
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"], help="bf16: of parameters, against autocast")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of each run; by shape otherwise")
     options = parser.parse_args()
     for shape in options.shapes.split(","):
         steps = str(options.steps or SHAPES[shape][6])
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(config_of(shape), file)
+            json.dump(config_of(shape, options.dtype), file)
             file.flush()
             for threads in options.threads.split(","):
                 ours, theirs = [], []
@@ -64,7 +66,7 @@ def main():
                                        steps]))
                 pairs = list(zip(ours, theirs))
                 print(json.dumps({
-                    "shape": shape, "threads": int(threads), "cpu": ours[0]["cpu"], "blas": ours[0]["blas"],
+                    "shape": shape, "dtype": options.dtype, "threads": int(threads), "cpu": ours[0]["cpu"], "blas": ours[0]["blas"],
                     "torch": theirs[0]["torch"], "pairs": len(pairs),
                     "lockstep_ms": median(o["median_ms"] for o in ours), "floor_ms": median(o["floor_ms"] for o in ours),
                     "torch_ms": median(t["median_ms"] for t in theirs),

@@ -4,7 +4,8 @@
     torch_step.py CONFIG --threads N [--steps S] [--nproc N]
 
 Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads, ranks.  The GPT-2
-style only; the weights' values do not matter here (tests/reference compares those).  With --nproc the batch is shared by
+style only; the weights' values do not matter here (tests/reference compares those).  With parallel.param_dtype "bf16" in
+CONFIG the forward runs under autocast.  With --nproc the batch is shared by
 ranks of DistributedDataParallel over gloo, gradients being views of its buckets; a step starts with all ranks together
 and ends with the slowest, memory is that of the largest, the rate of sgemm that of all together.
 """
@@ -68,6 +69,7 @@ def peak_rss_mb():
 def time_steps(options, config, ranks):
     """(seconds of each step, rates of sgemm before them) of this rank."""
     m, batch = config["model"], config["batch"]["global"] // ranks
+    bf16 = config.get("parallel", {}).get("param_dtype") == "bf16"
     vocab = m.get("vocab_size", 256)
     model = GPT(vocab, m["context"], m["n_layer"], m["n_head"], m["d_model"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
@@ -81,7 +83,9 @@ def time_steps(options, config, ranks):
             dist.barrier()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        model(ids[:, :-1], ids[:, 1:].contiguous()).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = model(ids[:, :-1], ids[:, 1:].contiguous())
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step >= 3:

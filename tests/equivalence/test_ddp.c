@@ -1,10 +1,10 @@
 /*
  * test_ddp.c - N ranks train to the bits of one process.
  *
- * A small GPT with dropout, tied embeddings, clipping by the exact norm and AdamW takes steps
- * of M micro-batches: in one process through ls_grad_sum, and on N ranks through ls_ddp, over
- * transports, bucket sizes, algorithms and thread counts.  Parameters must be equal to the bit,
- * on every rank.
+ * A small GPT with dropout and tied embeddings, an MLP, and a model with a buffer take steps of
+ * M micro-batches, with clipping by the exact norm and AdamW: in one process through
+ * ls_grad_sum, and on N ranks through ls_ddp, over transports, bucket sizes, algorithms and
+ * thread counts.  Parameters and buffers must be equal to the bit, on every rank.
  */
 #include <stdlib.h>
 
@@ -13,34 +13,51 @@
 #include "ranks.h"
 
 enum { STEPS = 4, MICRO = 2, T = 8, V = 29, MOST_FLOATS = 40000 };
+enum { ROWS = MICRO * T, IN = 12, HIDDEN = 40 }; /* of the MLPs: as many targets */
+
+typedef enum { GPT, LLAMA, MLP, BUFFERED } style;
 
 typedef struct {
     const char  *name;
     const char  *backend;
     int          ranks, micros;
     double       bucket_mb;
-    bool         no_overlap, llama;
+    bool         no_overlap;
+    style        style;
     ls_algorithm algorithm;
     int          threads;
 } row;
 
 static const row rows[] = {
-    {"one rank", "shm", 1, 4, 0, false, false, LS_AUTO, 1},
-    {"two ranks", "shm", 2, 4, 0, false, false, LS_AUTO, 1},
-    {"two ranks, one micro-batch each", "shm", 2, 2, 0, false, false, LS_AUTO, 1},
-    {"two ranks, small buckets", "shm", 2, 8, 0.001, false, false, LS_AUTO, 2},
-    {"two ranks, no overlap", "shm", 2, 4, 0.001, true, false, LS_AUTO, 1},
-    {"three ranks, M = 3", "shm", 3, 3, 0.01, false, false, LS_AUTO, 1},
-    {"three ranks, M = 6", "shm", 3, 6, 0.01, false, true, LS_AUTO, 1},
-    {"four ranks, tree", "shm", 4, 4, 0.01, false, true, LS_TREE, 1},
-    {"four ranks, halving", "shm", 4, 8, 0.01, false, false, LS_HALVING, 1},
-    {"four ranks, tcp", "tcp", 4, 4, 0.01, false, false, LS_AUTO, 1},
-    {"four ranks, mixed", "mixed", 4, 8, 0.01, false, true, LS_AUTO, 1},
-    {"threads", "threads", 3, 6, 0.001, false, false, LS_AUTO, 1},
-    {"interleaved, M/N = 3", "shm", 2, 6, 0.01, false, false, LS_AUTO, 1},
-    {"interleaved, M/N = 5", "tcp", 2, 10, 0.001, false, true, LS_AUTO, 1},
-    {"interleaved, four ranks", "threads", 4, 12, 0.01, true, false, LS_AUTO, 1},
-    {"eight ranks", "shm", 8, 8, 0.01, false, false, LS_AUTO, 1},
+    {"one rank", "shm", 1, 4, 0, false, GPT, LS_AUTO, 1},
+    {"two ranks", "shm", 2, 4, 0, false, GPT, LS_AUTO, 1},
+    {"two ranks, one micro-batch each", "shm", 2, 2, 0, false, GPT, LS_AUTO, 1},
+    {"two ranks, small buckets", "shm", 2, 8, 0.001, false, GPT, LS_AUTO, 2},
+    {"two ranks, no overlap", "shm", 2, 4, 0.001, true, GPT, LS_AUTO, 1},
+    {"three ranks, M = 3", "shm", 3, 3, 0.01, false, GPT, LS_AUTO, 1},
+    {"three ranks, M = 6", "shm", 3, 6, 0.01, false, LLAMA, LS_AUTO, 1},
+    {"four ranks, tree", "shm", 4, 4, 0.01, false, LLAMA, LS_TREE, 1},
+    {"four ranks, halving", "shm", 4, 8, 0.01, false, GPT, LS_HALVING, 1},
+    {"four ranks, tcp", "tcp", 4, 4, 0.01, false, GPT, LS_AUTO, 1},
+    {"four ranks, mixed", "mixed", 4, 8, 0.01, false, LLAMA, LS_AUTO, 1},
+    {"threads", "threads", 3, 6, 0.001, false, GPT, LS_AUTO, 1},
+    {"interleaved, M/N = 3", "shm", 2, 6, 0.01, false, GPT, LS_AUTO, 1},
+    {"interleaved, M/N = 5", "tcp", 2, 10, 0.001, false, LLAMA, LS_AUTO, 1},
+    {"interleaved, four ranks", "threads", 4, 12, 0.01, true, GPT, LS_AUTO, 1},
+    {"eight ranks", "shm", 8, 8, 0.01, false, GPT, LS_AUTO, 1},
+    {"mlp, N 1, threads", "threads", 1, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 1, shm", "shm", 1, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 1, tcp", "tcp", 1, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 2, threads", "threads", 2, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 2, shm", "shm", 2, 8, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 2, tcp", "tcp", 2, 4, 0.001, true, MLP, LS_AUTO, 1},
+    {"mlp, N 4, threads", "threads", 4, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 4, shm", "shm", 4, 16, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, N 4, tcp", "tcp", 4, 4, 0.001, false, MLP, LS_AUTO, 1},
+    {"mlp, interleaved", "shm", 2, 6, 0.001, false, MLP, LS_AUTO, 1},
+    {"a buffer, N 2, threads", "threads", 2, 4, 0, false, BUFFERED, LS_AUTO, 1},
+    {"a buffer, N 4, shm", "shm", 4, 8, 0, false, BUFFERED, LS_AUTO, 1},
+    {"a buffer, N 2, tcp", "tcp", 2, 4, 0, false, BUFFERED, LS_AUTO, 1},
 };
 
 /* What a run leaves: its last gradient norm and all parameters, one after another. */
@@ -50,42 +67,87 @@ typedef struct {
     float   values[MOST_FLOATS];
 } outcome;
 
-static ls_gpt_opts style(const row *r)
+static ls_module *new_gpt(bool llama)
 {
     ls_gpt_opts o = {.vocab_size     = V,
                      .n_layer        = 2,
                      .n_head         = 2,
-                     .n_kv_head      = r->llama ? 1 : 2,
+                     .n_kv_head      = llama ? 1 : 2,
                      .d_model        = 16,
                      .d_ff           = 48,
                      .context        = T,
                      .dropout        = 0.1,
-                     .bias           = !r->llama,
-                     .tie_embeddings = !r->llama,
-                     .norm           = r->llama ? LS_NORM_RMS : LS_NORM_LAYER,
+                     .bias           = !llama,
+                     .tie_embeddings = !llama,
+                     .norm           = llama ? LS_NORM_RMS : LS_NORM_LAYER,
                      .norm_eps       = 1e-5,
-                     .mlp            = r->llama ? LS_MLP_SWIGLU : LS_MLP_GELU_TANH,
-                     .rope           = r->llama,
+                     .mlp            = llama ? LS_MLP_SWIGLU : LS_MLP_GELU_TANH,
+                     .rope           = llama,
                      .rope_base      = 10000};
-    return o;
+
+    return ls_gpt_new(&o);
+}
+
+/* One layer over inputs that a buffer shifts: the loss depends on it, nobody trains it. */
+typedef struct {
+    ls_module     base;
+    ls_parameter *shift; /* (ROWS,IN) */
+} shifted;
+
+static ls_tensor *shifted_forward(ls_module *self, ls_tape *tape, ls_tensor *x,
+                                  ls_tensor *targets)
+{
+    x = ls_add(tape, x, &((shifted *)self)->shift->tensor);
+    return ls_cross_entropy(tape, ls_module_call(self->children, tape, x), targets, LS_IGNORE);
+}
+
+static const ls_module_class shifted_class = {"shifted", shifted_forward};
+
+static ls_module *new_shifted(void)
+{
+    ls_init  uniform = {LS_INIT_UNIFORM, 0.3};
+    shifted *m       = ls_module_new(&shifted_class, sizeof *m, NULL, "");
+
+    m->shift = ls_module_add_buffer(&m->base, "shift", LS_SHAPE2(ROWS, IN), uniform);
+    CHECK(m->shift &&
+          ls_linear_new(&m->base, "fc", &(ls_linear_opts){IN, 4 * V, true, uniform, uniform}));
+    return &m->base;
+}
+
+static ls_module *new_model(style which)
+{
+    static const int64_t sizes[] = {IN, HIDDEN, HIDDEN, V};
+
+    switch (which) {
+    case MLP:
+        return ls_mlp_new(&(ls_mlp_opts){4, sizes, LS_MLP_TANH});
+    case BUFFERED:
+        return new_shifted();
+    case GPT:
+    case LLAMA:
+        break;
+    }
+    return new_gpt(which == LLAMA);
 }
 
 typedef struct {
     ls_module       *model;
-    ls_named_tensor *parameters;
-    int              n;
+    ls_named_tensor *parameters, *state; /* state: buffers too */
+    int              n, n_state;
     ls_optimizer    *optimizer;
     ls_tape         *tape;
+    style            style;
 } training;
 
 static void open_training(training *t, const row *r, uint64_t seed)
 {
-    ls_gpt_opts       gpt   = style(r);
     ls_optimizer_opts adamw = {
         .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 
-    t->model      = ls_gpt_new(&gpt);
+    t->style      = r->style;
+    t->model      = new_model(r->style);
     t->parameters = ls_module_list(t->model, false, &t->n);
+    t->state      = ls_module_list(t->model, true, &t->n_state);
     t->optimizer  = ls_optimizer_new(t->parameters, t->n, &adamw);
     t->tape       = ls_tape_new();
     CHECK_OK(ls_module_init(t->model, seed));
@@ -96,24 +158,38 @@ static void close_training(training *t)
     ls_tape_free(t->tape);
     ls_optimizer_free(t->optimizer);
     free(t->parameters);
+    free(t->state);
     ls_module_free(t->model);
+}
+
+/* Inputs of an MLP, of the tokens that a GPT would get. */
+static ls_tensor *points(ls_tape *tape, const int32_t *tokens)
+{
+    ls_real x[ROWS * IN];
+
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (ls_real)((tokens[i / IN] * 7 + i % IN * 5) % V) / V - (ls_real)0.5;
+    return ls_tape_input(tape, LS_REAL, LS_SHAPE2(ROWS, IN), x);
 }
 
 /* Tokens of sequence i of a step are a function of both. */
 static ls_tensor *micro_loss(training *t, int step, int m)
 {
+    bool      gpt    = t->style == GPT || t->style == LLAMA;
+    ls_shape  shape  = gpt ? LS_SHAPE2(MICRO, T) : LS_SHAPE1(ROWS);
     ls_random random = {7, (uint32_t)step, (uint32_t)(m * MICRO)};
-    int32_t   in[MICRO * T], want[MICRO * T];
+    int32_t   in[ROWS], want[ROWS];
 
-    for (int i = 0; i < MICRO * T; i++) {
-        in[i]   = (int32_t)((step * 31 + (m * MICRO * T + i) * 17 + i * i) % V);
+    for (int i = 0; i < ROWS; i++) {
+        in[i]   = (int32_t)((step * 31 + (m * ROWS + i) * 17 + i * i) % V);
         want[i] = (int32_t)((in[i] * 5 + 3) % V);
     }
     ls_tape_reset(t->tape);
     ls_tape_set_random(t->tape, &random);
     return ls_module_call_with(t->model, t->tape,
-                               ls_tape_input(t->tape, LS_I32, LS_SHAPE2(MICRO, T), in),
-                               ls_tape_input(t->tape, LS_I32, LS_SHAPE2(MICRO, T), want));
+                               gpt ? ls_tape_input(t->tape, LS_I32, shape, in)
+                                   : points(t->tape, in),
+                               ls_tape_input(t->tape, LS_I32, shape, want));
 }
 
 static double update(training *t, int micros)
@@ -128,15 +204,16 @@ static double update(training *t, int micros)
     return norm;
 }
 
+/* Parameters and buffers. */
 static void report(const training *t, double norm, outcome *o)
 {
     o->norm = norm;
     o->n    = 0;
-    for (int i = 0; i < t->n; i++) {
-        int64_t n = ls_tensor_numel(t->parameters[i].tensor);
+    for (int i = 0; i < t->n_state; i++) {
+        int64_t n = ls_tensor_numel(t->state[i].tensor);
         if (!CHECK(o->n + n <= MOST_FLOATS))
             return;
-        memcpy(o->values + o->n, ls_reals(t->parameters[i].tensor), (size_t)n * sizeof(float));
+        memcpy(o->values + o->n, ls_reals(t->state[i].tensor), (size_t)n * sizeof(float));
         o->n += n;
     }
 }
@@ -193,11 +270,11 @@ static void train(ls_comm *world, void *context)
 
     CHECK_OK(ls_compute_start(r->threads));
     open_training(&t, r, rank == 0 ? 1337 : 1); /* the others get rank 0's */
-    ls_ddp_opts opts = {.bucket_mb   = r->bucket_mb,
-                        .no_overlap  = r->no_overlap,
-                        .interleaved = (r->micros / r->ranks & (r->micros / r->ranks - 1)) != 0,
-                        .one_micro   = r->micros == r->ranks};
-    CHECK_OK(ls_ddp_new(world, t.parameters, t.n, &opts, &ddp));
+    ls_ddp_opts opts = {.bucket_mb  = r->bucket_mb,
+                        .no_overlap = r->no_overlap,
+                        .interleaved =
+                            (r->micros / r->ranks & (r->micros / r->ranks - 1)) != 0};
+    CHECK_OK(ls_ddp_new(world, t.state, t.n_state, &opts, &ddp));
     for (int step = 1; step <= STEPS && ddp; step++) {
         CHECK_OK(one_step(&t, ddp, r, step));
         norm = update(&t, r->micros);

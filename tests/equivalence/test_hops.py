@@ -22,6 +22,7 @@ STYLES = [
     ("llama style, sequential", {"model__norm": "rmsnorm", "model__position": "rope", "model__mlp": "swiglu",
                                  "model__n_kv_head": 1, "model__tie_embeddings": False, "data__order": "sequential"}),
     ("sgd with momentum", {"optim__type": "sgd", "optim__momentum": 0.9, "optim__lr": 0.05}),
+    ("bf16", {"parallel__param_dtype": "bf16", "model__dropout": 0.1}),
     ("char, linear", {"data__tokenizer": "char", "optim__schedule": {"type": "linear", "warmup": 3}}),
 ]
 

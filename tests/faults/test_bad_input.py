@@ -143,7 +143,7 @@ USAGE = [
     ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
 ] + [("later: " + name, [name, "x"], [name, "not in this version"])
-     for name in "generate export import plan report".split()]
+     for name in "plan report".split()]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [

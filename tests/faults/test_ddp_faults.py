@@ -333,6 +333,27 @@ def test_signal_and_long_save(folder):
         check_saved(job, folder, f"b{i}")
 
 
+def test_signal_in_evaluation(folder):
+    """It ends early, on all ranks alike, though only one of them was told to."""
+    text = cli.read(folder, "text.txt")
+    with open(os.path.join(folder, "long.txt"), "wb") as f:
+        f.write(text * (16 * 10 ** 6 // len(text)))
+    for i, (n, who, number) in enumerate(((2, 1, signal.SIGTERM), (4, 3, signal.SIGINT), (4, 0, signal.SIGTERM))):
+        cli.row(f"{number.name} to rank {who} of {n} in an evaluation of a minute")
+        job = train(folder, n, f"run.dir=e{i}", data__val="long.txt", data__val_fraction=None, eval__every=1)
+        pids = job.wait_for_ranks()
+        job.wait_until(lambda: job.lines(f"e{i}") >= 1, "metrics")
+        time.sleep(0.4)
+        fault = time.monotonic()
+        os.kill(pids[who], number)
+        check_end(job, fault, [128 + number])
+        lines = cli.metrics(folder, f"e{i}")
+        cli.equal(["val_loss" in m for m in lines], [False], "the evaluation did not end")
+        cli.equal(job.errors(), {}, "error lines")
+        exits(job, pids)
+        cli.equal(cli.summary(folder, f"e{i}")["steps"], 1, "steps saved")
+
+
 def test_second_signal(folder):
     cli.row("a second SIGINT to the launcher")
     job = train(folder, 2, "run.dir=t", batch__global=4096, batch__micro=2048, model__n_layer=4)
@@ -350,7 +371,7 @@ def test_second_signal(folder):
 
 TESTS = [test_killed, test_killed_early, test_launcher_killed, test_stopped, test_different, test_refused,
          test_before_they_meet, test_may_differ, test_memory, test_not_finite, test_signals, test_signal_and_long_save,
-         test_second_signal]
+         test_signal_in_evaluation, test_second_signal]
 
 
 def main():

@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
-"""test_namespaces.py PROGRAM TABLE - two hosts, made of network namespaces joined by two cables.
-
-    host a: 10.77.0.1, fd77::1 ──── veth ──── host b: 10.77.0.2, fd77::2
-            10.78.0.1          ──── veth ────         10.78.0.2
+"""test_namespaces.py PROGRAM TABLE - ranks of two hosts, which are network namespaces (two_hosts.py).
 
 PROGRAM is rendezvous_rank, TABLE test_collective.  Needs root, ip and tc; is skipped (77) without them.
 """
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,32 +11,25 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import two_hosts  # noqa: E402
 from meeting import *  # noqa: E402,F403
+from two_hosts import ip  # noqa: E402
 
 PROGRAM, TABLE = sys.argv[1:3]
 SECRET = "77aa" * 8
-A, B = f"lsa{os.getpid()}", f"lsb{os.getpid()}"
+cables = None  # the two_hosts.Hosts
+A = B = None   # their names
 keepers = []  # a process in each namespace, whose /proc/<pid>/net shows it
 HOSTS = tempfile.NamedTemporaryFile("w", suffix=".hosts"), tempfile.NamedTemporaryFile("w", suffix=".hosts")
 
 
-def ip(*words, check_it=True):
-    return subprocess.run(["ip", *words], check=check_it, capture_output=True, text=True)
-
-
 def build():
-    for n in (A, B):
-        ip("netns", "add", n)
-    for cable, net in (("x", "10.77.0"), ("y", "10.78.0")):
-        ip("link", "add", f"{cable}0", "netns", A, "type", "veth", "peer", "name", f"{cable}0", "netns", B)
-        for i, n in enumerate((A, B)):
-            ip("-n", n, "addr", "add", f"{net}.{i + 1}/24", "dev", f"{cable}0")
-            if cable == "x":
-                ip("-n", n, "addr", "add", f"fd77::{i + 1}/64", "dev", "x0", "nodad", check_it=False)
-            ip("-n", n, "link", "set", f"{cable}0", "up")
-            ip("-n", n, "link", "set", "lo", "up")
-    for n in (A, B):
-        keepers.append(subprocess.Popen(["ip", "netns", "exec", n, "sh", "-c", "echo; exec cat"],
+    global cables, A, B
+    cables = two_hosts.Hosts()
+    A, B = cables.names
+    for host in (0, 1):
+        keepers.append(subprocess.Popen([*cables.enter(host), "sh", "-c", "echo; exec cat"],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         keepers[-1].stdout.readline()  # it is there
 
@@ -48,8 +37,7 @@ def build():
 def tear_down():
     for k in keepers:
         k.communicate()
-    for n in (A, B):
-        ip("netns", "del", n, check_it=False)
+    cables.close()
 
 
 def write_hosts(host, text):
@@ -63,7 +51,7 @@ def write_hosts(host, text):
 
 def rank(r, world, host, program=PROGRAM, arguments=("timeout=20",), hosts=False, **variables):
     """A rank on host 0 or 1; hosts: with the names of write_hosts()."""
-    prefix = ["ip", "netns", "exec", (A, B)[host]]
+    prefix = cables.enter(host)
     if hosts:
         prefix += ["sh", "-c", f'mount --bind {HOSTS[host].name} /etc/hosts && exec "$@"', "sh"]
     how = {"MASTER_ADDR": "10.77.0.1", "MASTER_PORT": 29500, "LOCKSTEP_SECRET": SECRET} | variables
@@ -171,15 +159,12 @@ def said_to_be_one_host():
 
 
 def slow_link():
-    for n in (A, B):
-        subprocess.run(["ip", "netns", "exec", n, "tc", "qdisc", "add", "dev", "x0", "root", "tbf", "rate", "10mbit",
-                        "burst", "32kb", "latency", "400ms"], check=True)
+    cables.slow_down("10mbit")
     try:
         ranks = all_well("slow link", job(8, arguments=("timeout=20",)), 40)
         check(all(" in " in r.out for r in ranks), "slow link")
     finally:
-        for n in (A, B):
-            subprocess.run(["ip", "netns", "exec", n, "tc", "qdisc", "del", "dev", "x0", "root"], check=False)
+        cables.full_speed()
 
 
 def cut_cable():
@@ -193,13 +178,12 @@ def cut_cable():
 
 
 def main():
-    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc", "mount"))):
-        print("namespaces: skipped: needs root and iproute2")
+    if two_hosts.lacks("tc", "mount"):
+        print(f"namespaces: skipped: {two_hosts.lacks('tc', 'mount')}")
         return 77
     try:
         build()
     except subprocess.CalledProcessError as e:
-        tear_down()
         print(f"namespaces: skipped: no network namespaces here: {e.stderr}")
         return 77
     try:

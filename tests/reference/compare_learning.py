@@ -4,6 +4,7 @@
     compare_learning.py LOCKSTEP           Lockstep against PyTorch's figure in golden_learning.json
     compare_learning.py LOCKSTEP --live    against PyTorch now (minutes)
     compare_learning.py LOCKSTEP --make    PyTorch now, written to golden_learning.json
+    compare_learning.py LOCKSTEP --bf16    parallel.param_dtype "bf16" against Lockstep's own f32
 
 The text is the Jargon File of Debian's package jargon-text; its SHA-256 is in the table, and another edition is
 reported as skipped (exit 77), as is a machine without it.
@@ -78,24 +79,34 @@ def reference(options, config, init):
     return table
 
 
+def val_loss(lockstep, path, config, *settings):
+    refs.train(lockstep, path, config["run"]["dir"], *settings)
+    with open(os.path.join(config["run"]["dir"], "summary.json"), encoding="utf-8") as file:
+        return json.load(file)["val_loss"]
+
+
+def judge(got, want, whose):
+    gap = abs(got - want)
+    print(f"validation loss after 2,000 steps: {got:.4f}, {whose} {want:.4f}, difference {gap:.4f}, bound {BOUND}")
+    return 0 if gap <= BOUND else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description="validation loss after 2,000 steps, Lockstep and PyTorch")
     parser.add_argument("lockstep")
     parser.add_argument("--live", action="store_true", help="run PyTorch instead of reading the table")
     parser.add_argument("--make", action="store_true", help="run PyTorch and write the table")
+    parser.add_argument("--bf16", action="store_true", help="compare parameters in bf16 with f32, both Lockstep's")
     options = parser.parse_args()
     text_sha256()
     with tempfile.TemporaryDirectory() as work:
         config = config_in(work)
         path, init = refs.initial(options.lockstep, config, os.path.join(work, "learning"))
+        if options.bf16:
+            narrow = val_loss(options.lockstep, path, config, "parallel.param_dtype=bf16")
+            return judge(narrow, val_loss(options.lockstep, path, config), "in f32")
         want = reference(options, config, init)
-        refs.train(options.lockstep, path, config["run"]["dir"])
-        with open(os.path.join(config["run"]["dir"], "summary.json"), encoding="utf-8") as file:
-            got = json.load(file)["val_loss"]
-    gap = abs(got - want["val_loss"])
-    print(f"validation loss after 2,000 steps: Lockstep {got:.4f}, PyTorch {want['torch']} {want['val_loss']:.4f}, "
-          f"difference {gap:.4f}, bound {BOUND}")
-    return 0 if gap <= BOUND else 1
+        return judge(val_loss(options.lockstep, path, config), want["val_loss"], f"PyTorch {want['torch']}")
 
 
 if __name__ == "__main__":

@@ -134,6 +134,7 @@ def loss_of(p, inputs, targets, model):
         x = x + mlp(norm(x, p, f"h.{i}.ln_2", model), p, f"h.{i}.mlp", model)
     x = norm(x, p, "ln_f", model)
     logits = F.linear(x, p["wte.weight" if model["tie_embeddings"] else "lm_head.weight"])
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 

@@ -78,6 +78,8 @@ static ls_tensor *swap_dims(ls_tape *tape, ls_tensor *x)
 }
 
 BUILD(contiguous, ls_contiguous(tape, swap_dims(tape, in[0])))
+BUILD(cast, ls_cast(tape, in[0], LS_BF16))
+BUILD(cast_to_bytes, ls_cast(tape, in[0], LS_U8))
 BUILD(matmul, ls_matmul(tape, in[0], in[1], false, false))
 BUILD(matmul_ta, ls_matmul(tape, in[0], in[1], true, false))
 BUILD(matmul_tb, ls_matmul(tape, in[0], in[1], false, true))
@@ -493,6 +495,8 @@ BUILD(slice_nowhere, ls_slice(tape, in[0], 4, 0, 1))
 BUILD(concat_nowhere, ls_concat(tape, in, 2, 2))
 
 static const op_wrong op_wrongs[] = {
+    {&ls_op_cast, cast, {ID2(3, 4, 2)}, LS_ESHAPE, "I32"},
+    {&ls_op_cast, cast_to_bytes, {R2(3, 4)}, LS_EINVAL, "dtype"},
     {&ls_op_matmul, matmul, {R2(3, 4), R2(5, 4)}, LS_ESHAPE, "(3,4)"},
     {&ls_op_matmul, matmul_ta, {R2(3, 4), R2(4, 5)}, LS_ESHAPE, "(4,5)"},
     {&ls_op_matmul, matmul_tb, {R2(3, 4), R2(4, 5)}, LS_ESHAPE, "(3,4)"},

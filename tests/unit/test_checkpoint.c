@@ -77,27 +77,29 @@ static bool is_filled(const model *m, int salt)
 }
 
 /* Rank r of n has rows floor(R r / n) to floor(R (r + 1) / n), of what has dimensions. */
-static void cut(model *m, int i, int rank, int size)
+static void cut(model *m, int i, int rank, int size, ls_comm *world)
 {
     ls_tensor *t     = &m->tensor[i];
     ls_shape   shape = t->shape;
     int64_t    rows = shape.ndim ? shape.dim[0] : 0, first = rows * rank / size;
 
-    shape.dim[0]     = rows * (rank + 1) / size - first;
-    m->shard[i]      = (ls_shard){.rows = ls_tensor_header(t->dtype, shape), .first = first};
+    shape.dim[0] = rows * (rank + 1) / size - first;
+    m->shard[i] =
+        (ls_shard){.rows = ls_tensor_header(t->dtype, shape), .first = first, .group = world};
     t->shard         = &m->shard[i];
     t->requires_grad = false;
 }
 
-static bool make(model *m, bool sharded, int rank, int size)
+static bool make(model *m, bool sharded, ls_comm *world)
 {
+    int  rank = world ? ls_comm_rank(world) : 0, size = world ? ls_comm_size(world) : 1;
     bool well = true;
 
     memset(m, 0, sizeof *m);
     for (int i = 0; i < TENSORS; i++) {
         m->tensor[i] = ls_tensor_header(specs[i].dtype, specs[i].shape);
         if (sharded && specs[i].shape.ndim)
-            cut(m, i, rank, size);
+            cut(m, i, rank, size, world);
         well = well && !ls_tensor_materialize(ls_tensor_owned(&m->tensor[i]), LS_MEM_OTHER);
         m->list[i] = (ls_stored_tensor){specs[i].name, &m->tensor[i], specs[i].kind};
     }
@@ -144,7 +146,7 @@ static void save_body(ls_comm *world, void *context)
     signal(SIGXFSZ, SIG_IGN);
     if (t->limit && ls_comm_rank(world) == 1)
         setrlimit(RLIMIT_FSIZE, &limit);
-    if (!make(&m, t->sharded, world ? ls_comm_rank(world) : 0, world ? ls_comm_size(world) : 1))
+    if (!make(&m, t->sharded, world))
         return;
     fill(&m, t->salt);
     if (CHECK_OK(ls_saver_new(&opts, m.list, TENSORS, &saver)) &&
@@ -170,7 +172,7 @@ static void load_body(ls_comm *world, void *context)
     ls_safetensors *view = NULL;
     model           m;
 
-    if (!make(&m, t->sharded, world ? ls_comm_rank(world) : 0, world ? ls_comm_size(world) : 1))
+    if (!make(&m, t->sharded, world))
         return;
     fill(&m, 77);
     if (CHECK_OK(ls_checkpoint_open_folder(path, &c)) &&
@@ -327,7 +329,7 @@ static void test_mismatch(void)
     snprintf(store, sizeof store, "%s", temp_path("mismatch"));
     run(2, save_body, &t);
     char *folder = ls_store_path(store, 2);
-    make(&m, false, 0, 1);
+    make(&m, false, NULL);
     fill(&m, 11);
     m.list[0].name           = "other";
     m.tensor[1].shape.dim[0] = 4;
@@ -402,7 +404,7 @@ static void save_step(const char *store, int64_t step, int keep, const char *sta
     ls_save_end   end;
     model         m;
 
-    make(&m, false, 0, 1);
+    make(&m, false, NULL);
     fill(&m, (int)step);
     if (CHECK_OK(ls_saver_new(&opts, m.list, TENSORS, &saver))) {
         CHECK_OK(ls_saver_begin(
@@ -535,7 +537,7 @@ static void test_memory(void)
 
     TEST_ROW("out of memory, saving");
     snprintf(store, sizeof store, "%s", temp_path("memory"));
-    make(&m, false, 0, 1);
+    make(&m, false, NULL);
     fill(&m, 5);
     int64_t held = ls_mem_get_stats().total;
     int     i    = 0;

@@ -99,6 +99,25 @@ static void traffic_of_blocks(ls_comm *world, void *context)
     CHECK(all[0] == bytes * (n - 1) && all[1] == bytes * (n - 1));
 }
 
+/* What started work tells of its time, on its worker's thread. */
+static void timed(ls_comm *world, void *context)
+{
+    enum { MANY = 1 << 20 };
+    float        *x      = calloc(MANY, sizeof *x);
+    ls_call       call   = call_of(LS_ALL_REDUCE, x, x, MANY);
+    int64_t       before = ls_now_ns();
+    ls_work      *work;
+    ls_work_times t;
+
+    (void)context;
+    CHECK_OK(ls_comm_start(world, &call, &work));
+    CHECK_OK(ls_work_wait_timed(work, &t));
+    CHECK(before <= t.started && t.started <= t.began && t.began <= t.ended);
+    CHECK(t.ended <= ls_now_ns() && t.sequence == 1);
+    CHECK(t.cpu > 0 && t.cpu <= t.ended - t.started); /* 4 MB were added up or copied */
+    free(x);
+}
+
 static void counted(ls_comm *world, void *context)
 {
     float    x[100] = {0}, y[800];
@@ -676,6 +695,7 @@ int main(int argc, char **argv)
     for (int n = 2; n <= 4; n++)
         run(backend, n, LS_AUTO, traffic_of_blocks, "traffic of blocks");
     run(backend, 3, LS_AUTO, counted, "counters");
+    run(backend, 2, LS_AUTO, timed, "times of started work");
     for (int a = 0; a < LS_ALGORITHM_COUNT; a++)
         if (ls_algorithm_fits((ls_algorithm)a, 3))
             run(backend, 3, (ls_algorithm)a, explained, "explain");

@@ -147,7 +147,7 @@ static ls_paths resolve(const char *const names[MOST], const char *paths[MOST])
 
 static void check_text(const ls_tokenizer *t, const ls_tokens *tokens, const char *wanted)
 {
-    char   text[256];
+    char   text[256 + LS_TOKEN_LONGEST];
     size_t n = 0;
 
     for (int64_t i = 0; i < tokens->count && n < sizeof text - LS_TOKEN_LONGEST; i++)
@@ -197,13 +197,14 @@ static void test_given_tokenizer(void)
     TEST_ROW("tokenizer of a parameter file");
     CHECK_OK(ls_dataset_load(&opts, &d));
     CHECK(d.vocab_size == 13 && d.train.count == 10 && ls_tokens_at(&d.train, 9) == 9);
-    CHECK_OK(ls_dataset_load_tokens((ls_paths){&other, 1}, d.tokenizer, d.vocab_size, &tokens));
+    CHECK_OK(ls_dataset_load_tokens(&opts, (ls_paths){&other, 1}, d.tokenizer, d.vocab_size,
+                                    &tokens));
     CHECK(tokens.count == 3 && ls_tokens_at(&tokens, 0) == 12);
     ls_tokens_close(&tokens);
-    CHECK_FAILS(ls_dataset_load_tokens((ls_paths){&other, 1}, d.tokenizer, 12, &tokens),
+    CHECK_FAILS(ls_dataset_load_tokens(&opts, (ls_paths){&other, 1}, d.tokenizer, 12, &tokens),
                 LS_ECONFIG, "token 12 at byte 0");
     other = scratch_path("utf8");
-    CHECK_FAILS(ls_dataset_load_tokens((ls_paths){&other, 1}, d.tokenizer, 0, &tokens),
+    CHECK_FAILS(ls_dataset_load_tokens(&opts, (ls_paths){&other, 1}, d.tokenizer, 0, &tokens),
                 LS_ECONFIG, "(U+00E9) at byte 1");
     ls_dataset_close(&d);
     opts.tokenizer_json = "{\"kind\":\"char\"}";

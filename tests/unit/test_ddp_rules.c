@@ -436,7 +436,7 @@ static void run_compressed(void)
         {"bf16, one rank", "shm", 1, {.bf16 = true}},
         {"bf16, two ranks", "shm", 2, {.bf16 = true}},
         {"bf16, three ranks, small buckets", "shm", 3, {.bf16 = true, .bucket_mb = 1e-6}},
-        {"bf16, tcp, in the buckets", "tcp", 3, {.bf16 = true, .one_micro = true}},
+        {"bf16, tcp, in the buckets", "tcp", 3, {.bf16 = true, .bucket_mb = 0.1}},
         {"bf16, interleaved", "threads", 4, {.bf16 = true, .interleaved = true}},
     };
 

@@ -249,6 +249,12 @@ static void for_sizes(const op_row *row, op_judge judge, void *context)
 
 /* ---- the roll call ---- */
 
+/* A rounding has no derivative to be compared with: test_ops_bf16.c judges this one. */
+static bool is_judged_elsewhere(const ls_op *op)
+{
+    return op == &ls_op_cast;
+}
+
 static bool has_row(const ls_op *op)
 {
     for (int i = 0; i < OP_ROWS; i++)
@@ -270,7 +276,7 @@ static void judge_roll_call(void)
     for (int i = 0; i < OPS; i++) {
         TEST_ROW(roll_call[i].name);
         CHECK(!strcmp(roll_call[i].op->name, roll_call[i].name));
-        CHECK(has_row(roll_call[i].op));
+        CHECK(has_row(roll_call[i].op) != is_judged_elsewhere(roll_call[i].op));
         CHECK(has_wrong(roll_call[i].op));
     }
 }

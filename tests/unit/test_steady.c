@@ -62,17 +62,20 @@ static const char config[] =
     " \"mlp\": \"%s\", \"norm\": \"%s\", \"position\": \"%s\", \"dropout\": %s, \"recompute\": "
     "%s},"
     " \"data\": {\"train\": \"%s\", \"val_fraction\": 0.2},"
-    " \"batch\": {\"global\": 6, \"micro\": 2}, \"optim\": {\"lr\": 1e-3}}";
+    " \"batch\": {\"global\": 6, \"micro\": 2}, \"optim\": {\"lr\": 1e-3},"
+    " \"parallel\": {\"param_dtype\": \"%s\"}}";
 
 typedef struct {
-    const char *name, *mlp, *norm, *position, *dropout, *recompute;
+    const char *name, *mlp, *norm, *position, *dropout, *recompute, *dtype;
 } row;
 
 static const row rows[] = {
-    {"gpt-2 style", "gelu_tanh", "layernorm", "learned", "0", "false"},
-    {"llama style", "swiglu", "rmsnorm", "rope", "0", "false"},
-    {"dropout", "gelu", "layernorm", "learned", "0.1", "false"},
-    {"recompute", "gelu", "layernorm", "learned", "0.1", "true"},
+    {"gpt-2 style", "gelu_tanh", "layernorm", "learned", "0", "false", "f32"},
+    {"llama style", "swiglu", "rmsnorm", "rope", "0", "false", "f32"},
+    {"dropout", "gelu", "layernorm", "learned", "0.1", "false", "f32"},
+    {"recompute", "gelu", "layernorm", "learned", "0.1", "true", "f32"},
+    {"bf16", "gelu_tanh", "layernorm", "learned", "0.1", "false", "bf16"},
+    {"bf16, llama style", "swiglu", "rmsnorm", "rope", "0", "true", "bf16"},
 };
 
 /* 0 under a sanitizer, whose own memory is not ours. */
@@ -120,7 +123,7 @@ static void steps_ask_for_nothing(const row *r)
     ls_trainer *t;
 
     snprintf(text, sizeof text, config, r->mlp, r->norm, r->position, r->dropout, r->recompute,
-             __FILE__);
+             __FILE__, r->dtype);
     if (!CHECK_OK(ls_config_parse(&cfg, text, "steady.json", NULL, 0)))
         return;
     if (CHECK_OK(ls_trainer_new(&cfg, &ls_ranks_alone, &t)) && take_steps(t, WARM_UP)) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# launch_torchrun.sh [COMMAND...] - ranks started by torchrun: on this host, or on several.
+# torchrun.sh [COMMAND...] - ranks started by torchrun: on this host, or on several.
 #
-#     examples/launch_torchrun.sh build/lockstep train examples/gpt_tiny.json
+#     examples/torchrun.sh build/lockstep train examples/gpt_tiny.json
 #
 #     on each of 2 hosts, with the same secret and the address of the first:
-#     LOCKSTEP_SECRET=... NODES=2 NODE=0 MASTER=10.0.0.1 examples/launch_torchrun.sh COMMAND...
+#     LOCKSTEP_SECRET=... NODES=2 NODE=0 MASTER=10.0.0.1 examples/torchrun.sh COMMAND...
 #
 # RANKS [2] for each host.  torchrun's own store takes PORT [29500], rank 0 the next free one.
 set -euo pipefail

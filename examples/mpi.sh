@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# launch_mpirun.sh [COMMAND...] - ranks started by Open MPI's or MPICH's mpirun.
+# mpi.sh [COMMAND...] - ranks started by Open MPI's or MPICH's mpirun.
 #
-#     examples/launch_mpirun.sh build/lockstep train examples/gpt_tiny.json
-#     HOSTS=a,b RANKS=4 examples/launch_mpirun.sh COMMAND...
+#     examples/mpi.sh build/lockstep train examples/gpt_tiny.json
+#     HOSTS=a,b RANKS=4 examples/mpi.sh COMMAND...
 #
 # Over several hosts a build with -DLS_MPI=ON talks through MPI; any other meets by TCP at MASTER [the first host] and
 # PORT [29500], and then needs LOCKSTEP_SECRET.

@@ -1,0 +1,59 @@
+/*
+ * bpe_impl.h - byte-level byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909; GPT-2's).
+ *
+ *     text -> added tokens, found as they are -> pieces -> bytes -> merges of neighbours
+ *
+ * A piece starts as the tokens of its bytes.  The neighbours whose merge has the lowest rank
+ * are joined, the leftmost of equals first, until no pair is left that has one.
+ */
+#ifndef LS_DATA_BPE_IMPL_H
+#define LS_DATA_BPE_IMPL_H
+
+#include <stdbool.h>
+
+#include "data/maps_impl.h"
+#include "data/text.h"
+#include "data/token_file.h"
+
+/* A token that is found in a text as it stands, before everything else. */
+typedef struct {
+    const unsigned char *text;
+    size_t               bytes;
+    int32_t              id;
+    bool                 late; /* looked for after those that are not (normalized in JSON) */
+} ls__added_token;
+
+typedef struct {
+    char            *json; /* tokenizer.json, as it was read */
+    int32_t          size; /* tokens are 0 .. size - 1, of which some may be missing */
+    unsigned char   *bytes;
+    size_t          *first; /* size + 1: token t is bytes first[t] .. first[t + 1] - 1 */
+    int32_t          byte_token[256]; /* -1: none */
+    ls__pair_map     rank;            /* of the merge of two tokens */
+    int32_t         *merged;          /* by rank: what becomes of them */
+    ls__added_token *added;
+    int              n_added;
+} ls__bpe;
+
+/* A copy of a tokenizer.json's text, parsed; name stands in messages.  LS_EFORMAT: not JSON or
+ * not consistent; LS_EUNSUPPORTED: another kind of tokenizer, by name.  LS_ENOMEM. */
+LS_MUST_CHECK ls_status ls__bpe_parse(const char *json, const char *name, ls__bpe **bpe);
+void                    ls__bpe_free(ls__bpe *bpe); /* NULL is allowed */
+
+/* As ls_tokenizer_encode(); what is not UTF-8 is read as U+FFFD. */
+LS_MUST_CHECK ls_status ls__bpe_encode(const ls__bpe *bpe, const ls_text *text, int32_t limit,
+                                       ls_tokens *tokens);
+
+/* Bytes of the first piece of a text of at least one byte. */
+size_t ls__piece_length(const unsigned char *text, size_t size);
+
+/*
+ * The characters that stand for bytes in tokenizer.json: printable ones of Latin-1 for
+ * themselves, U+0100 and up for the others, in their order.
+ */
+uint32_t ls__byte_char(int byte);
+
+/* The byte of that rank in the order of these characters: 33, 34, ... */
+int ls__byte_of_rank(int rank);
+
+#endif

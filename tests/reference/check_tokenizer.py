@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""check_tokenizer.py - Lockstep's byte-level BPE against Python's tokenizers.
+
+    check_tokenizer.py LOCKSTEP golden      tokens of the corpus as golden_tokenizer.json has them
+    check_tokenizer.py LOCKSTEP live        the same with the package here; every code point; what it trains, and what it
+                                            makes of a tokenizer.json that Lockstep trained.  Exit 77 without the package.
+"""
+import array
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import tokenizer_corpus
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SKIPPED = 77
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print("FAIL", what)
+    return ok
+
+
+def read_u16(path):
+    tokens = array.array("H")
+    with open(path, "rb") as file:
+        tokens.frombytes(file.read())
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return list(tokens)
+
+
+class Lockstep:
+    def __init__(self, command, work):
+        self.command, self.work = command, work
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def run(self, *args):
+        done = subprocess.run([self.command, "tokenize", *args], capture_output=True, text=True, check=False)
+        return check(done.returncode == 0, f"{args}: {done.stderr}")
+
+    def encode(self, tokenizer, text):
+        with open(self.path("text"), "wb") as file:
+            file.write(text)
+        if self.run(self.path("text"), "--tokenizer", tokenizer, "--tokens", self.path("tokens")):
+            return read_u16(self.path("tokens"))
+        return []
+
+
+def compare(lockstep, tokenizer, text, want):
+    got = lockstep.encode(tokenizer, text)
+    at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+    check(got == want, f"{text[:60]!r}: {len(got)} tokens, want {len(want)}; first difference at {at}: "
+                       f"{got[at:at + 5]}, want {want[at:at + 5]}")
+
+
+def check_golden(lockstep):
+    with open(os.path.join(HERE, "golden_tokenizer.json"), encoding="utf-8") as file:
+        golden = json.load(file)
+    tokenizer = lockstep.path("golden.json")
+    with open(tokenizer, "w", encoding="utf-8") as file:
+        json.dump(golden["tokenizer"], file)
+    texts = tokenizer_corpus.texts()
+    check(len(texts) == len(golden["tokens"]), f"{len(texts)} texts, {len(golden['tokens'])} in the file")
+    for text, want in zip(texts, golden["tokens"]):
+        compare(lockstep, tokenizer, text, want)
+    print(f"{len(texts)} texts as {golden['made_by']} has them")
+    return tokenizer, golden["tokens"]
+
+
+def every_code_point():
+    """
+    Each between a letter, a number, a mark and a space, so that its class shows in where the text is cut.  Of the planes
+    above 3, of which none holds a letter or a number, every 61st.
+    """
+    numbers = [*range(0xd800), *range(0xe000, 0x34000), *range(0x34000, 0x110000, 61)]
+    points = [chr(number) for number in numbers]
+    return "".join(f"a{c}1{c}!{c} {c}{c}\n" for c in points)
+
+
+def check_live(lockstep, golden, tokens):
+    try:
+        import tokenizers
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    except ImportError as missing:
+        print(f"skipped: {missing}")
+        return SKIPPED
+    theirs = Tokenizer.from_file(golden)
+    for text, golden_tokens in zip(tokenizer_corpus.texts(), tokens):
+        check(theirs.encode(text.decode(errors="replace")).ids == golden_tokens, f"the golden tokens of {text[:60]!r}")
+    whole = every_code_point()
+    compare(lockstep, golden, whole.encode(), theirs.encode(whole).ids)
+
+    corpus = (tokenizer_corpus.BASE * 3 + "".join(tokenizer_corpus.CASES)).replace("<|", "< |")
+    corpus += every_code_point()[::97]
+    ours, size = lockstep.path("ours.json"), 900
+    with open(lockstep.path("corpus"), "w", encoding="utf-8", newline="") as file:
+        file.write(corpus)
+    lockstep.run(lockstep.path("corpus"), "--vocab-size", str(size + 3), "-o", ours,
+                 *[word for token in tokenizer_corpus.SPECIAL for word in ("--special", token)])
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trained.train_from_iterator([corpus], trainers.BpeTrainer(
+        vocab_size=size, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    with open(ours, encoding="utf-8") as file:
+        merges = json.load(file)["model"]["merges"]
+    check(merges == json.loads(trained.to_str())["model"]["merges"], "the merges of the two trainers differ")
+    loaded = Tokenizer.from_file(ours)
+    check(loaded.get_vocab_size() == size + 3, f"{loaded.get_vocab_size()} tokens in what Lockstep trained")
+    for text in (b" ".join(tokenizer_corpus.texts()), corpus.encode()):
+        want = loaded.encode(text.decode(errors="replace")).ids
+        compare(lockstep, ours, text, want)
+        check(loaded.decode(want, skip_special_tokens=False) == text.decode(errors="replace"), f"decoded: {text[:60]!r}")
+    print(f"corpus, every code point and training as tokenizers {tokenizers.__version__}")
+    return 0
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="lockstep-test-") as work:
+        lockstep = Lockstep(os.path.abspath(sys.argv[1]), work)
+        golden, tokens = check_golden(lockstep)
+        status = check_live(lockstep, golden, tokens) if sys.argv[2] == "live" else 0
+    print(f"{failures} failures")
+    return 1 if failures else status
+
+
+sys.exit(main())
