@@ -11,7 +11,7 @@
  *     data/        text, tokenizers, sequences of tokens, tables
  *     checkpoint/  parameters in safetensors files, Hugging Face's directories
  *     dist/comm/   ranks, how they meet, and the operations between them
- *     dist/        training on many ranks: DDP
+ *     dist/        training on many ranks: DDP, FSDP
  *
  * Rules that hold everywhere.  Functions return an ls_status, or a pointer that is NULL on
  * failure; ls_error_message() says what was found and what was wanted.  The library never
@@ -21,6 +21,11 @@
  */
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
+
+/* A C++ program includes this header; those below are plain C. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #include "core/alloc.h"
 #include "core/compute.h"
@@ -69,5 +74,12 @@
 #include "dist/comm/rendezvous.h"
 
 #include "dist/ddp.h"
+#include "dist/fsdp.h"
+#include "dist/shard.h"
+#include "dist/strategy.h"
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -23,7 +23,6 @@
 #ifndef LS_CHECKPOINT_SAFETENSORS_H
 #define LS_CHECKPOINT_SAFETENSORS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -146,21 +145,6 @@ typedef struct {
 LS_MUST_CHECK ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors,
                                              size_t n, const ls_st_metadata *pairs,
                                              size_t n_pairs);
-
-/* What else a writer may want to know, and to say. */
-typedef struct {
-    uint64_t          file_bytes, header_bytes;
-    uint32_t          header_crc;
-    uint64_t         *offset; /* [n] in the file, of each source as given */
-    uint32_t         *crc;    /* [n] of its values */
-    const atomic_int *stop;   /* LS_EINTERRUPTED soon after it becomes non-zero */
-} ls_st_written;
-
-/* The same, with the checksums of what was written, formed on the way. */
-LS_MUST_CHECK ls_status ls_safetensors_write_checked(const char         *path,
-                                                     const ls_st_source *tensors, size_t n,
-                                                     const ls_st_metadata *pairs,
-                                                     size_t n_pairs, ls_st_written *written);
 
 /*
  * Who has the values of tensors whose data is NULL: hands those of tensors[i] to take(to, ...),

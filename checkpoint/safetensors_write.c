@@ -10,7 +10,7 @@
 
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/json_scan.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_write_impl.h"
 #include "core/alloc.h"
 #include "core/gz.h"
 #include "core/strbuf.h"
@@ -272,9 +272,9 @@ ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tenso
     return write_tensors(path, tensors, n, pairs, n_pairs, giver, NULL);
 }
 
-ls_status ls_safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
-                                       const ls_st_metadata *pairs, size_t n_pairs,
-                                       ls_st_written *written)
+ls_status ls__safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
+                                        const ls_st_metadata *pairs, size_t n_pairs,
+                                        ls_st_written *written)
 {
     return write_tensors(path, tensors, n, pairs, n_pairs, NULL, written);
 }

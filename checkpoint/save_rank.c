@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "checkpoint/atomic_file.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_write_impl.h"
 #include "checkpoint/save_rank_impl.h"
 #include "core/alloc.h"
 #include "core/gz.h"
@@ -148,7 +148,7 @@ static ls_status write_safetensors(ls__part *p, const char *path, const atomic_i
     for (size_t i = 0; i < p->n_pieces && !status; i++)
         sources[i] = source_of(p, i);
     if (!status)
-        status = ls_safetensors_write_checked(path, sources, p->n_pieces, pairs, 3, &w);
+        status = ls__safetensors_write_checked(path, sources, p->n_pieces, pairs, 3, &w);
     for (size_t i = 0; i < p->n_pieces && !status; i++) {
         p->piece[i].offset = w.offset[i];
         p->piece[i].stored = p->piece[i].bytes;

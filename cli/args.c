@@ -3,6 +3,7 @@
  */
 #include "cli/args.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -52,14 +53,25 @@ static ls_status take_value(cursor *c, const ls_arg *arg, const char *value)
     return LS_OK;
 }
 
+static ls_status fail_unknown(const ls_arg_table *t, const char *word)
+{
+    char   known[512] = "";
+    size_t used       = 0;
+
+    for (int i = 0; i < t->n_args && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", t->arg[i].name);
+    return ls_fail(LS_ECONFIG,
+                   "%s: unknown option '%s'; it has %s--help; see lockstep %s --help",
+                   t->command, word, known, t->command);
+}
+
 static ls_status take_option(cursor *c, const char *word)
 {
     const char   *value;
     const ls_arg *arg = find(c->table, word, &value);
 
     if (!arg)
-        return ls_fail(LS_ECONFIG, "%s: unknown option '%s'; see lockstep %s --help",
-                       c->table->command, word, c->table->command);
+        return fail_unknown(c->table, word);
     if (arg->kind != LS_ARG_FLAG)
         return take_value(c, arg, value);
     if (value)

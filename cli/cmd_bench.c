@@ -30,7 +30,7 @@
 static const char help[] =
     "usage: lockstep bench train CONFIG [--nproc N] [--steps S] [--set KEY.PATH=VALUE]... "
     "[--json]\n"
-    "       lockstep bench gemm [--set run.threads=N] [--json]\n"
+    "       lockstep bench gemm [--set KEY.PATH=VALUE] [--json]\n"
     "       lockstep bench collectives -n N [--op OP] [--bytes B] [--json]; it has a --help\n"
     "\n"
     "train: the median time of S steps (20) after three, beside the floor that the matrix\n"
@@ -39,8 +39,11 @@ static const char help[] =
     "slowest and largest rank.  gemm: products of a Transformer's shapes beside 1024^3.\n"
     "collectives: what ranks tell each other, by size.\n"
     "\n"
-    "  --json       one JSON object a line\n"
-    "  -h, --help   this text\n";
+    "  --nproc N         ranks\n"
+    "  --steps S         timed steps\n"
+    "  --set KEY=VALUE   replaces a value of the config; of gemm's, run.threads alone matters\n"
+    "  --json            one JSON object a line\n"
+    "  -h, --help        this text\n";
 
 typedef struct {
     const char *config, *steps, *nproc;

@@ -42,6 +42,12 @@ int ls_cmd_generate(int argc, char **argv);
 int ls_cmd_export(int argc, char **argv);
 int ls_cmd_import(int argc, char **argv);
 
+/* plan CONFIG [--world N,N,...] [--bandwidth GBPS] [--latency US] [--memory GIB] [--json] */
+int ls_cmd_plan(int argc, char **argv);
+
+/* report RUN_DIR [OTHER_RUN_DIR] [-o FILE]: one self-contained HTML page. */
+int ls_cmd_report(int argc, char **argv);
+
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 

@@ -30,8 +30,8 @@ static const command commands[] = {
     {"bench", ls_cmd_bench, "measure training steps, matrix products, collectives"},
     {"tokenize", ls_cmd_tokenize, "train a tokenizer on a text, write token files"},
     {"run", ls_cmd_run, "start a program as the ranks of a job"},
-    {"plan", NULL, NULL},
-    {"report", NULL, NULL},
+    {"plan", ls_cmd_plan, "memory and time of a config, by strategy and ranks"},
+    {"report", ls_cmd_report, "a run, or two, as a page of charts"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -1,5 +1,5 @@
 /*
- * metrics.c - a line a logged step, a line an evaluation, one object at the end.
+ * metrics.c - a line and an event a logged step, and an evaluation; one object at the end.
  */
 #include "cli/metrics.h"
 
@@ -12,6 +12,7 @@
 
 #include "cli/run_dir.h"
 #include "core/json.h"
+#include "core/tfevents.h"
 
 struct ls_metrics {
     char *path;
@@ -19,6 +20,8 @@ struct ls_metrics {
     off_t whole; /* bytes of whole lines */
     int   error; /* errno of the first write that failed */
     bool  told;
+
+    ls_tfevents *events; /* NULL without */
 };
 
 typedef struct {
@@ -31,23 +34,31 @@ static const char *print(double x, number *n)
     return n->text;
 }
 
-ls_status ls_metrics_open(const char *dir, ls_metrics **metrics)
+static ls_status open_lines(ls_metrics *m, const char *dir)
 {
-    ls_metrics *m = ls_calloc(1, sizeof *m);
-
-    *metrics = NULL;
-    if (!m)
-        return LS_ENOMEM;
     m->path = ls_run_dir_path(dir, "metrics.jsonl");
     m->file = m->path ? fopen(m->path, "ae") : NULL;
-    if (!m->file) {
-        ls_status status =
-            m->path ? ls_fail(LS_EIO, "%s: %s", m->path, strerror(errno)) : LS_ENOMEM;
+    if (!m->file)
+        return m->path ? ls_fail(LS_EIO, "%s: %s", m->path, strerror(errno)) : LS_ENOMEM;
+    if (!fseeko(m->file, 0, SEEK_END))
+        m->whole = ftello(m->file);
+    return LS_OK;
+}
+
+ls_status ls_metrics_open(const char *dir, const ls_metrics_opts *opts, ls_metrics **metrics)
+{
+    ls_metrics *m      = ls_calloc(1, sizeof *m);
+    ls_status   status = m ? LS_OK : LS_ENOMEM;
+
+    *metrics = NULL;
+    if (!status && opts->jsonl)
+        status = open_lines(m, dir);
+    if (!status && opts->tensorboard)
+        status = ls_tfevents_open(dir, opts->from, &m->events);
+    if (status) {
         ls_metrics_close(m);
         return status;
     }
-    if (!fseeko(m->file, 0, SEEK_END))
-        m->whole = ftello(m->file);
     *metrics = m;
     return LS_OK;
 }
@@ -99,6 +110,7 @@ void ls_metrics_close(ls_metrics *m)
         return;
     if (m->file)
         fclose(m->file);
+    ls_tfevents_close(m->events);
     free(m->path);
     free(m);
 }
@@ -117,12 +129,33 @@ static void end_line(ls_metrics *m)
     m->file = NULL;
 }
 
-void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
+/* The fields of a line under TensorBoard's tags; a slash makes a group of charts. */
+static void add_step_event(ls_tfevents *events, const ls_metrics_line *l)
+{
+    const ls_tfscalar scalars[] = {
+        {"loss/train", l->step.loss},
+        {"optim/lr", l->step.lr},
+        {"optim/grad_norm", l->step.grad_norm},
+        {"speed/tokens_per_s", l->tokens_per_s},
+        {"speed/step_ms", l->step_ms},
+        {"speed/comm_ms", (double)l->step.comm_ns / 1e6},
+        {"speed/comm_exposed_ms", (double)l->step.exposed_ns / 1e6},
+        {"memory/params", (double)l->mem.peak[LS_MEM_PARAMS]},
+        {"memory/grads", (double)l->mem.peak[LS_MEM_GRADS]},
+        {"memory/optim", (double)l->mem.peak[LS_MEM_OPTIM]},
+        {"memory/activations", (double)l->mem.peak[LS_MEM_ACTIVATIONS]},
+        {"memory/comm", (double)l->mem.peak[LS_MEM_COMM]},
+        {"memory/peak", (double)l->mem.total_peak},
+        {"memory/rss", (double)l->rss},
+    };
+
+    ls_tfevents_add(events, l->step.step, scalars, (int)(sizeof scalars / sizeof *scalars));
+}
+
+static void write_step_line(ls_metrics *m, const ls_metrics_line *l)
 {
     number loss, lr, norm, speed, ms, comm, exposed;
 
-    if (!m || !m->file)
-        return;
     fprintf(m->file, "{\"step\":%lld,\"loss\":%s,\"lr\":%s,\"grad_norm\":%s,\"tokens\":%lld,",
             (long long)l->step.step, print(l->step.loss, &loss), print(l->step.lr, &lr),
             print(l->step.grad_norm, &norm), (long long)l->tokens);
@@ -141,23 +174,39 @@ void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
     end_line(m);
 }
 
+void ls_metrics_step(ls_metrics *m, const ls_metrics_line *l)
+{
+    if (!m)
+        return;
+    if (m->file)
+        write_step_line(m, l);
+    add_step_event(m->events, l);
+}
+
 void ls_metrics_validation(ls_metrics *m, int64_t step, double loss, double accuracy)
 {
     number n, a;
 
-    if (!m || !m->file)
+    if (!m)
         return;
-    fprintf(m->file, "{\"step\":%lld,\"val_loss\":%s", (long long)step, print(loss, &n));
+    if (m->file) {
+        fprintf(m->file, "{\"step\":%lld,\"val_loss\":%s", (long long)step, print(loss, &n));
+        if (!isnan(accuracy))
+            fprintf(m->file, ",\"val_accuracy\":%s", print(accuracy, &a));
+        fputs("}\n", m->file);
+        end_line(m);
+    }
+    ls_tfevents_add(m->events, step, &(ls_tfscalar){"loss/validation", loss}, 1);
     if (!isnan(accuracy))
-        fprintf(m->file, ",\"val_accuracy\":%s", print(accuracy, &a));
-    fputs("}\n", m->file);
-    end_line(m);
+        ls_tfevents_add(m->events, step, &(ls_tfscalar){"accuracy/validation", accuracy}, 1);
 }
 
 ls_status ls_metrics_check(ls_metrics *m)
 {
-    if (!m || !m->error || m->told)
+    if (!m)
         return LS_OK;
+    if (!m->error || m->told)
+        return ls_tfevents_check(m->events);
     m->told = true;
     return ls_fail(LS_EIO, "%s: %s; no more metrics are written", m->path, strerror(m->error));
 }

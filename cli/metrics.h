@@ -1,8 +1,8 @@
 /*
- * metrics.h - metrics.jsonl and summary.json (docs: contract of a run's files).
+ * metrics.h - metrics.jsonl, TensorBoard's scalars and summary.json.
  *
  * Numbers are printed so that they read back to the same bits.  A line is written whole.  When
- * the file cannot be written (disk full) it is given up, the run goes on, and
+ * a file cannot be written (disk full) it is given up, the run goes on, and
  * ls_metrics_check() tells once.
  */
 #ifndef LS_CLI_METRICS_H
@@ -13,8 +13,15 @@
 
 typedef struct ls_metrics ls_metrics;
 
-/* Appends to dir/metrics.jsonl; EIO. */
-LS_MUST_CHECK ls_status ls_metrics_open(const char *dir, ls_metrics **metrics);
+typedef struct {
+    bool    jsonl;       /* append to dir/metrics.jsonl */
+    bool    tensorboard; /* a new dir/events.out.tfevents.* (core/tfevents.h) */
+    int64_t from;        /* the last step that earlier files have; 0: a run from its start */
+} ls_metrics_opts;
+
+/* EIO. */
+LS_MUST_CHECK ls_status ls_metrics_open(const char *dir, const ls_metrics_opts *opts,
+                                        ls_metrics **metrics);
 
 /* Before: takes away the lines of dir/metrics.jsonl from the first one on that is of a later
  * step, or that is not whole.  EIO; a file that is not there is fine. */

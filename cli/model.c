@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/ops.h"
 #include "checkpoint/params.h"
 #include "cli/files.h"
 #include "nn/mlp.h"
@@ -185,16 +184,7 @@ ls_order ls_order_of(const ls_config *cfg)
     return cfg->data.order == LS_CFG_ORDER_SEQUENTIAL ? LS_ORDER_SEQUENTIAL : LS_ORDER_SHUFFLE;
 }
 
-/* Of an MLP: values of all layers, and weights between them. */
-static double mlp_values(const ls_cfg_ints *sizes)
-{
-    double sum = 0;
-
-    for (int64_t i = 0; i < sizes->count; i++)
-        sum += (double)sizes->item[i];
-    return sum;
-}
-
+/* Of an MLP: weights between its layers. */
 static double mlp_weights(const ls_cfg_ints *sizes)
 {
     double sum = 0;
@@ -214,100 +204,4 @@ double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size)
 
     return 6 * tokens * weights +
            6 * (double)o.n_layer * tokens * (double)o.context * (double)o.d_model;
-}
-
-/* Partial sums that wait, at most, while a leaf arrives: one for each bit of its number. */
-static int64_t tree_copies(int64_t micros)
-{
-    int bits = 63 - __builtin_clzll((unsigned long long)micros); /* of the number 2^bits - 1 */
-    return bits > 1 ? bits : 1;
-}
-
-/* Bytes of an element that lies between products: BF16 where parameters are. */
-static int64_t between_bytes(const ls_config *cfg)
-{
-    return cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? (int64_t)sizeof(uint16_t)
-                                                          : (int64_t)sizeof(ls_real);
-}
-
-/*
- * Bytes a token that one block keeps for its backward: the inputs of the two norms, q, k, v
- * and attention's result with its statistics, the input of the activation.  Results of norms
- * and activations are formed again.
- */
-static int64_t block_bytes(const ls_config *cfg)
-{
-    int64_t c = cfg->model.d_model, f = cfg->model.d_ff;
-    int64_t qkv    = c / cfg->model.n_head * (cfg->model.n_head + 2 * cfg->model.n_kv_head);
-    int64_t hidden = cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 2 * f : f;
-
-    return (2 * c + cfg->model.n_head + 8) * (int64_t)sizeof(ls_real) +
-           (c + qkv + hidden) * between_bytes(cfg);
-}
-
-/* Of the head: a chunk of logits, its input, and the gradient that it forms at once. */
-static double head_bytes(const ls_config *cfg, int64_t vocab_size)
-{
-    int64_t tokens = cfg->batch.micro * cfg->model.context;
-    double  logits = (double)ls_head_chunk_rows(tokens, vocab_size) * (double)vocab_size;
-
-    return logits * sizeof(ls_real) +
-           (double)tokens * (double)cfg->model.d_model *
-               (double)(sizeof(ls_real) + (size_t)between_bytes(cfg));
-}
-
-static double activation_bytes(const ls_config *cfg, int64_t vocab_size)
-{
-    int64_t tokens = cfg->batch.micro * cfg->model.context, c = cfg->model.d_model;
-    int64_t block = block_bytes(cfg), layers = cfg->model.n_layer;
-    int64_t stream = c * (int64_t)sizeof(ls_real);
-    int64_t kept   = cfg->model.recompute ? layers * stream + block : layers * block;
-    int64_t hidden = (cfg->model.mlp == LS_CFG_MLP_SWIGLU ? 4 : 3) * cfg->model.d_ff;
-    /* gradients on their way through a block */
-    double  passing = (double)tokens * (double)(hidden + 2 * c) * sizeof(ls_real);
-    double  head    = head_bytes(cfg, vocab_size);
-
-    return (double)tokens * (double)(kept + stream) + (head > passing ? head : passing);
-}
-
-/* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
-static int64_t whole(double bytes)
-{
-    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
-}
-
-ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
-{
-    ls_optimizer_opts o      = ls_optimizer_opts_of(cfg);
-    bool              half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16;
-    double            values = (double)parameters * sizeof(ls_real);
-    double            params = values + (half ? (double)parameters * sizeof(uint16_t) : 0);
-    double grads = values * (double)tree_copies(cfg->batch.global / cfg->batch.micro);
-    double optim = (double)parameters * (double)ls_optimizer_state_bytes(&o, 1);
-    double activations =
-        cfg->model.type == LS_CFG_MODEL_GPT
-            ? activation_bytes(cfg, vocab_size)
-            : 3 * (double)cfg->batch.micro * mlp_values(&cfg->model.sizes) * sizeof(ls_real);
-
-    return (ls_memory_plan){.params      = whole(params),
-                            .grads       = whole(grads),
-                            .optim       = whole(optim),
-                            .activations = whole(activations),
-                            .total       = whole(params + grads + optim + activations)};
-}
-
-ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size, int64_t parameters)
-{
-    ls_memory_plan plan  = ls_memory_plan_of(cfg, vocab_size, parameters);
-    int64_t        limit = cfg->run.memory_mb << 20;
-
-    if (!limit || plan.total <= limit)
-        return LS_OK;
-    return ls_fail(
-        LS_ECONFIG,
-        "run.memory_mb: %lld MiB, but this config needs about %lld MiB (parameters %lld, "
-        "gradients %lld, optimizer %lld, activations %lld)",
-        (long long)cfg->run.memory_mb, (long long)(plan.total >> 20) + 1,
-        (long long)(plan.params >> 20), (long long)(plan.grads >> 20),
-        (long long)(plan.optim >> 20), (long long)(plan.activations >> 20));
 }

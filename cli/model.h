@@ -54,15 +54,4 @@ ls_order          ls_order_of(const ls_config *cfg);
 /* Multiply-adds times two of one training step: 6 tokens weights + 6 L B T^2 C. */
 double ls_model_step_flops(const ls_config *cfg, int64_t vocab_size);
 
-/* What a step holds at its peak, worked out from the config alone, in bytes. */
-typedef struct {
-    int64_t params, grads, optim, activations, total;
-} ls_memory_plan;
-
-ls_memory_plan ls_memory_plan_of(const ls_config *cfg, int64_t vocab_size, int64_t parameters);
-
-/* ECONFIG where the plan goes beyond run.memory_mb. */
-LS_MUST_CHECK ls_status ls_memory_plan_check(const ls_config *cfg, int64_t vocab_size,
-                                             int64_t parameters);
-
 #endif

@@ -3,11 +3,12 @@
  */
 #include "cli/parallel.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/model.h"
+#include "cli/plan.h"
 #include "core/alloc.h"
 
 static bool is_power_of_two(int64_t n)
@@ -21,23 +22,29 @@ static int64_t each_of(const ls_config *cfg, int size)
 }
 
 /* Rule 2 of the law: which of the two ways gives the bits of one process? */
-static void choose_order(ls_parallelism *p, const ls_config *cfg, int size)
+bool ls_parallel_interleaves(const ls_config *cfg, bool fsdp, int size)
 {
     bool blocks = is_power_of_two(each_of(cfg, size)), interleaved = is_power_of_two(size);
-    bool wanted = p->strategy == LS_CFG_STRATEGY_FSDP &&
-                  cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
+    bool wanted = fsdp && cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
 
-    p->canonical   = blocks || interleaved;
-    p->interleaved = wanted ? interleaved || !blocks : interleaved && !blocks;
-    p->overruled   = p->strategy == LS_CFG_STRATEGY_FSDP && p->interleaved != wanted;
+    return wanted ? interleaved || !blocks : interleaved && !blocks;
+}
+
+static void choose_order(ls_parallelism *p, const ls_config *cfg, int size)
+{
+    bool fsdp   = p->strategy == LS_CFG_STRATEGY_FSDP;
+    bool wanted = fsdp && cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
+
+    p->canonical   = is_power_of_two(each_of(cfg, size)) || is_power_of_two(size);
+    p->interleaved = ls_parallel_interleaves(cfg, fsdp, size);
+    p->overruled   = fsdp && p->interleaved != wanted;
 }
 
 /* ---- units ---- */
 
-/* Modules that follow one another and are alike: blocks of a GPT, layers of an MLP. */
-static bool is_repeated(const ls_module *m)
+bool ls_parallel_repeats(const ls_module *m)
 {
-    return !strcmp(m->class->type, "block") || !strcmp(m->class->type, "linear");
+    return !strcmp(m->kind->type, "block") || !strcmp(m->kind->type, "linear");
 }
 
 static ls_fsdp_opts fsdp_opts(const ls_parallelism *p, const ls_config *cfg,
@@ -66,10 +73,10 @@ static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *co
     int         n      = 0;
 
     for (ls_module *m = model->children; m && !status; m = m->next) {
-        if (!is_repeated(m))
+        if (!ls_parallel_repeats(m))
             continue;
         group[n++] = m;
-        if (n < most && m->next && is_repeated(m->next))
+        if (n < most && m->next && ls_parallel_repeats(m->next))
             continue;
         status = ls_fsdp_shard_group(group, n, comm, opts);
         n      = 0;
@@ -121,73 +128,24 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
 
 /* ---- memory ---- */
 
-typedef struct {
-    double units; /* elements of the largest unit, of the root */
-    double root;
-} sizes;
-
-static sizes sizes_of(const ls_config *cfg, const ls_module *model)
+static ls_plan_kind plan_kind(const ls_parallelism *p, const ls_config *cfg)
 {
-    sizes  s = {.root = (double)ls_module_parameter_count(model)};
-    double n = 0, blocks = 0;
+    static const ls_plan_kind shard[] = {[LS_CFG_SHARD_FULL]      = LS_PLAN_FSDP,
+                                         [LS_CFG_SHARD_GRADIENTS] = LS_PLAN_ZERO2,
+                                         [LS_CFG_SHARD_OPTIMIZER] = LS_PLAN_ZERO1};
 
-    for (const ls_module *m = model->children; m; m = m->next) {
-        if (!is_repeated(m))
-            continue;
-        double elements = (double)ls_module_parameter_count(m);
-        s.root -= elements;
-        n = n > elements ? n : elements;
-        blocks++;
-    }
-    double together = (double)cfg->parallel.unit_blocks;
-    s.units         = n * (together < blocks ? together : blocks);
-    return s;
+    if (p->strategy == LS_CFG_STRATEGY_FSDP)
+        return shard[cfg->parallel.shard];
+    return p->strategy == LS_CFG_STRATEGY_SINGLE ? LS_PLAN_SINGLE : LS_PLAN_DDP;
 }
 
-/* Partial sums that wait, at most, while a leaf arrives. */
-static double copies(int64_t micros)
+static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg,
+                              const ls_ranks *ranks, const ls_module *model, int64_t vocab_size)
 {
-    int bits = 63 - __builtin_clzll((unsigned long long)micros);
+    ls_plan_model m = ls_plan_model_of(cfg, vocab_size, model);
+    ls_plan_world w = {.size = ranks->size, .shares = p->shared};
 
-    return bits > 1 ? bits : 1;
-}
-
-/* Elements, beside activations: docs/fsdp.md has the table. */
-static double elements_of(const ls_parallelism *p, const ls_config *cfg, int size,
-                          const ls_module *model, int kinds)
-{
-    double all = (double)ls_module_parameter_count(model), n = size;
-    double l = copies(each_of(cfg, size));
-    sizes  s = sizes_of(cfg, model);
-
-    if (p->strategy != LS_CFG_STRATEGY_FSDP) /* beside the masters half as much of copies */
-        return all * ((cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 1.5 : 1) + kinds + l);
-    double half   = cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16 ? 0.5 : 1;
-    double whole  = p->shared                                  ? all / n
-                    : cfg->parallel.shard != LS_CFG_SHARD_FULL ? all
-                    : !cfg->parallel.reshard_after_forward
-                        ? all + all / n
-                        : all / n + (double)(cfg->parallel.prefetch + 1) * s.units + s.root;
-    double grads  = p->interleaved ? l * all / n : l * all + all / n;
-    double form   = cfg->parallel.shard == LS_CFG_SHARD_OPTIMIZER ? all : 2 * s.units + s.root;
-    double master = half < 1 ? all / n : 0;
-    return half * whole + master + kinds * all / n + grads + form;
-}
-
-static int64_t whole(double bytes)
-{
-    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
-}
-
-static int64_t need(const ls_parallelism *p, const ls_config *cfg, int size,
-                    const ls_module *model, int64_t vocab_size)
-{
-    ls_optimizer_opts o     = ls_optimizer_opts_of(cfg);
-    int               kinds = (int)(ls_optimizer_state_bytes(&o, 1) / (int64_t)sizeof(ls_real));
-    ls_memory_plan one = ls_memory_plan_of(cfg, vocab_size, ls_module_parameter_count(model));
-
-    return whole(elements_of(p, cfg, size, model, kinds) * sizeof(ls_real) +
-                 (double)one.activations);
+    return ls_memory_plan_of(cfg, vocab_size, &m, plan_kind(p, cfg), &w);
 }
 
 /* ---- the choice ---- */
@@ -219,7 +177,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     int64_t there = limit ? limit : available_bytes() / ranks->local;
 
     p->strategy         = LS_CFG_STRATEGY_DDP;
-    int64_t   replica   = need(p, cfg, ranks->size, model, vocab_size);
+    int64_t   replica   = plan_of(p, cfg, ranks, model, vocab_size).total;
     int64_t   values[2] = {replica > there, -there};
     ls_status status    = ls_ranks_max(ranks, values, 2);
     if (values[0])
@@ -232,18 +190,23 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     return status;
 }
 
-static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg)
+static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
+                             const ls_memory_plan *plan)
 {
     static const char *const names[] = {"auto", "single", "ddp", "fsdp"};
     int64_t                  limit   = cfg->run.memory_mb << 20;
 
-    if (!limit || p->bytes <= limit)
+    if (!limit || plan->total <= limit)
         return LS_OK;
     return ls_fail(
         LS_ECONFIG,
         "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
-        "%lld MiB",
-        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(p->bytes >> 20) + 1);
+        "%lld MiB (parameters %lld, gradients %lld, optimizer %lld, activations %lld, "
+        "communication %lld); see lockstep plan",
+        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(plan->total >> 20) + 1,
+        (long long)(plan->params >> 20), (long long)(plan->grads >> 20),
+        (long long)(plan->optim >> 20), (long long)(plan->activations >> 20),
+        (long long)(plan->comm >> 20));
 }
 
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
@@ -258,6 +221,7 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
     if (p->strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
     choose_order(p, cfg, ranks->size);
-    p->bytes = need(p, cfg, ranks->size, model, vocab_size);
-    return status ? status : check_limit(p, cfg);
+    ls_memory_plan plan = plan_of(p, cfg, ranks, model, vocab_size);
+    p->bytes            = plan.total;
+    return status ? status : check_limit(p, cfg, &plan);
 }

@@ -20,6 +20,12 @@ typedef struct {
     int64_t bytes;            /* that a rank will have charged, by the plan */
 } ls_parallelism;
 
+/* Of modules that follow one another and are alike: blocks of a GPT, layers of an MLP. */
+bool ls_parallel_repeats(const ls_module *m);
+
+/* Is each rank to compute every size-th micro-batch? */
+bool ls_parallel_interleaves(const ls_config *cfg, bool fsdp, int size);
+
 /*
  * Decides, on all ranks alike; the model needs no memory yet.  ECONFIG where the plan goes
  * beyond run.memory_mb, with what the parts need.

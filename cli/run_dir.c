@@ -3,6 +3,7 @@
  */
 #include "cli/run_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 #include "checkpoint/store.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/tfevents.h"
 
 enum { MOST_PREVIOUS = 100000 };
 
@@ -91,12 +93,32 @@ static bool exists(const char *dir, const char *name)
     return found;
 }
 
+/* Files whose names only start alike; the caller closes the folder. */
+static const char *next_events(DIR *folder)
+{
+    struct dirent *entry;
+
+    while (folder && (entry = readdir(folder)))
+        if (!strncmp(entry->d_name, LS_TFEVENTS_PREFIX, strlen(LS_TFEVENTS_PREFIX)))
+            return entry->d_name;
+    return NULL;
+}
+
+static void close_folder(DIR *folder)
+{
+    if (folder)
+        closedir(folder);
+}
+
 static bool any_file(const char *dir)
 {
-    for (int i = 0; i < N_FILES; i++)
-        if (exists(dir, files[i]))
-            return true;
-    return false;
+    DIR *folder = opendir(dir);
+    bool found  = next_events(folder) != NULL;
+
+    close_folder(folder);
+    for (int i = 0; i < N_FILES && !found; i++)
+        found = exists(dir, files[i]);
+    return found;
 }
 
 static ls_status new_previous(const char *dir, char **out)
@@ -130,6 +152,18 @@ static ls_status move_file(const char *dir, const char *to, const char *name)
     return status;
 }
 
+static ls_status move_events(const char *dir, const char *to)
+{
+    DIR        *folder = opendir(dir);
+    ls_status   status = LS_OK;
+    const char *name;
+
+    while (!status && (name = next_events(folder)))
+        status = move_file(dir, to, name);
+    close_folder(folder);
+    return status;
+}
+
 static ls_status move_aside(const char *dir, char **aside)
 {
     ls_status status = new_previous(dir, aside);
@@ -137,6 +171,8 @@ static ls_status move_aside(const char *dir, char **aside)
     for (int i = 0; i < N_FILES && !status; i++)
         if (exists(dir, files[i]))
             status = move_file(dir, *aside, files[i]);
+    if (!status)
+        status = move_events(dir, *aside);
     if (status) {
         free(*aside);
         *aside = NULL;

@@ -199,12 +199,10 @@ static ls_status collect_ranks(ls_tracing *t)
 ls_status ls_tracing_collect(ls_tracing *t, bool last)
 {
     ls_status status = LS_OK;
-    int64_t   n;
 
     if (!t)
         return LS_OK;
-    ls_trace_spans(t->trace, &n);
-    if (last || n >= MANY) {
+    if (last || ls_trace_alike(t->trace) >= MANY) { /* on all ranks in the same step */
         if (t->ranks->world)
             status = collect_ranks(t);
         else

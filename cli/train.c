@@ -14,6 +14,7 @@
 
 #include "cli/metrics.h"
 #include "cli/model.h"
+#include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
 #include "cli/saving.h"
@@ -33,7 +34,7 @@ typedef struct {
     ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
-    ls_metrics      *metrics; /* NULL with log.jsonl false */
+    ls_metrics      *metrics; /* of rank 0 */
     ls_tracing      *tracing; /* NULL with log.trace false */
     ls_progress      progress;
     ls_step_result   last;
@@ -150,8 +151,13 @@ static ls_status open_files(run *r)
     json   = ls_config_json(cfg);
     status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
     free(json);
-    if (!status && cfg->log.jsonl)
-        status = ls_metrics_open(cfg->run.dir, &r->metrics);
+    if (!status)
+        status =
+            ls_metrics_open(cfg->run.dir,
+                            &(ls_metrics_opts){.jsonl       = cfg->log.jsonl,
+                                               .tensorboard = cfg->log.tensorboard,
+                                               .from = r->resume.in_place ? r->last.step : 0},
+                            &r->metrics);
     return status;
 }
 
@@ -197,7 +203,7 @@ static void say_ranks(run *r)
                     "parallel.accumulate \"%s\" would not give the bits of one process on %d "
                     "ranks: micro-batches are summed the other way",
                     p->interleaved ? "local" : "sharded", n);
-    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1)
+    if (cfg->parallel.compress == LS_CFG_COMPRESS_BF16 && n > 1 && !shards)
         ls_log_warning(
             r->log,
             "parallel.compress \"bf16\": gradients keep 8 bits of their 24 between "
@@ -692,19 +698,19 @@ ls_status ls_train_dry_run(const ls_config *cfg)
     int64_t    vocab = data.vocab_size;
     ls_module *model = ls_model_new(cfg, vocab);
     char      *json  = ls_config_json(cfg);
+    ls_dataset_close(&data);
     if (model && json) {
-        int64_t        n = ls_module_parameter_count(model);
-        ls_memory_plan p = ls_memory_plan_of(cfg, vocab, n);
-        printf("{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
-               "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"total\":%"
-               "lld}}\n",
-               json, (long long)vocab, (long long)n, (long long)p.params, (long long)p.grads,
-               (long long)p.optim, (long long)p.activations, (long long)p.total);
-    } else {
-        status = LS_ENOMEM;
+        ls_plan_world  one = {.size = 1, .shares = true};
+        ls_plan_model  m   = ls_plan_model_of(cfg, vocab, model);
+        ls_memory_plan p   = ls_memory_plan_of(cfg, vocab, &m, LS_PLAN_SINGLE, &one);
+        printf(
+            "{\"config\":%s,\n\"vocab_size\":%lld,\"parameters\":%lld,\n\"memory_bytes\":{"
+            "\"params\":%lld,\"grads\":%lld,\"optim\":%lld,\"activations\":%lld,\"comm\":%lld,"
+            "\"total\":%lld}}\n",
+            json, (long long)vocab, (long long)m.parameters, (long long)p.params,
+            (long long)p.grads, (long long)p.optim, (long long)p.activations, (long long)p.comm,
+            (long long)p.total);
     }
     free(json);
-    ls_module_free(model);
-    ls_dataset_close(&data);
     return status;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check.sh format|tidy|cppcheck [FILE...] - the sources against one tool; all of the project's C by default.
+# check.sh format|tidy|cppcheck|doxygen [FILE...] - the sources against one tool; all of the project's C by default.
 # Exit 77 when the tool is missing or not of the version whose opinions the house follows (Debian 12's): others
 # lay out differently and know other checks.  LOCKSTEP_ANY_TOOL=1 takes any.  Two processes at a time.
 set -euo pipefail
@@ -69,6 +69,21 @@ check_cppcheck() {
     cppcheck -q -j 2 --std=c11 --language=c -I. --enable=warning,performance --inline-suppr \
         --error-exitcode=1 --suppress=missingIncludeSystem --suppress=invalidFunctionArg -D_POSIX_C_SOURCE=200809L "${FILES[@]}"
     echo "cppcheck: ${#FILES[@]} files"
+}
+
+# The API reference without a warning; of what Doxygen takes as text nothing can be wrong but names, so it is also
+# looked whether functions came out with their sentences.
+check_doxygen() {
+    local out=build/doxygen page
+    tool_or_skip doxygen 1.9
+    rm -rf "$out"
+    mkdir -p build
+    doxygen docs/Doxyfile
+    for page in comm_8h tensor_8h ddp_8h; do
+        [ -s "$out/html/$page.html" ] || { echo "no page $page"; exit 1; }
+    done
+    grep -q 'The public interface\|the whole public interface' "$out/html/lockstep_8h.html" || { echo "lockstep.h says nothing"; exit 1; }
+    echo "doxygen: $(find "$out/html" -name '*_8h.html' | wc -l) headers"
 }
 
 what=$1

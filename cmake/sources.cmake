@@ -4,6 +4,7 @@ set(LS_SOURCES
   core/alloc.c
   core/clock.c
   core/compute.c
+  core/crc32c.c
   core/dtype.c
   core/error.c
   core/exact_sum.c
@@ -19,6 +20,7 @@ set(LS_SOURCES
   core/shared_parts.c
   core/strbuf.c
   core/tensor.c
+  core/tfevents.c
   core/thread.c
   core/trace.c
   core/tree_sum.c
@@ -219,6 +221,8 @@ set(LS_CLI_SOURCES
   cli/cmd_init.c
   cli/cmd_inspect.c
   cli/cmd_repair.c
+  cli/cmd_plan.c
+  cli/cmd_report.c
   cli/cmd_run.c
   cli/cmd_tokenize.c
   cli/cmd_train.c
@@ -243,9 +247,12 @@ set(LS_CLI_SOURCES
   cli/parallel.c
   cli/open_checkpoint.c
   cli/numbers.c
+  cli/plan.c
+  cli/plan_time.c
   cli/progress.c
   cli/ranks.c
   cli/resume.c
+  cli/report.c
   cli/run_dir.c
   cli/saving.c
   cli/token_cache.c

@@ -164,7 +164,7 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category)
     if (injected_failure())
         return NULL;
     int     c       = class_of(bytes);
-    int64_t charged = c < 0 ? INT64_MAX : (int64_t)class_bytes(c);
+    int64_t charged = ls_mem_charged(bytes);
 
     pthread_mutex_lock(&heap.lock);
     int64_t limit = heap.limit, total = heap.stats.total, peak = heap.stats.total_peak;
@@ -179,6 +179,12 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category)
         ls_fail(LS_ENOMEM, "%zu bytes for %s asked for with %lld in use (peak %lld)", bytes,
                 ls_mem_category_name(category), (long long)total, (long long)peak);
     return block;
+}
+
+int64_t ls_mem_charged(size_t bytes)
+{
+    int c = class_of(bytes);
+    return c < 0 ? INT64_MAX : (int64_t)class_bytes(c);
 }
 
 void ls_mem_free(void *block, size_t bytes, ls_mem_category category)

@@ -59,6 +59,9 @@ void ls_mem_trim(void);
  */
 void *ls_mem_alloc(size_t bytes, ls_mem_category category);
 
+/* What a block of so many bytes is charged with: its size class; INT64_MAX beyond any. */
+int64_t ls_mem_charged(size_t bytes);
+
 /* Gives back a block; bytes and category as it was asked for.  NULL is allowed. */
 void ls_mem_free(void *block, size_t bytes, ls_mem_category category);
 

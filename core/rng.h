@@ -40,7 +40,7 @@ ls_philox_block ls_rng_draw(uint64_t seed, ls_rng_purpose purpose, uint32_t a, u
 /* Uniform in [0, 1), 32 bits of it, exact in double. */
 static inline double ls_rng_unit(uint32_t x)
 {
-    return x * 0x1p-32;
+    return x / 4294967296.0;
 }
 
 /* Two independent N(0, 1) values of two draws (Box and Muller 1958), in double. */

@@ -46,8 +46,10 @@ static inline int64_t ls_block_count(int64_t n, int64_t grain)
 
 static inline ls_block ls_block_at(int64_t n, int64_t grain, int64_t index)
 {
-    int64_t first = index * grain, end = first + grain;
-    return (ls_block){first, end < n ? end : n};
+    int64_t  first = index * grain, end = first + grain;
+    ls_block block = {first, end < n ? end : n};
+
+    return block;
 }
 
 /* Cores this process may use: the affinity mask, capped by the cgroup's cpu quota. */

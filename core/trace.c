@@ -20,6 +20,7 @@
 struct ls_trace {
     ls_span *spans;
     int64_t  n, lost, step;
+    int64_t  alike; /* added, kept or lost, that other ranks have too */
 };
 
 static const struct {
@@ -72,6 +73,7 @@ void ls_trace_add(ls_trace *t, const ls_span *span)
 {
     if (!t)
         return;
+    t->alike += span->kind != LS_SPAN_WAIT;
     if (t->n == LS_TRACE_CAPACITY) {
         t->lost++;
         return;
@@ -102,12 +104,17 @@ ls_span *ls_trace_spans(ls_trace *t, int64_t *n)
 
 void ls_trace_clear(ls_trace *t)
 {
-    t->n = 0;
+    t->n = t->alike = 0;
 }
 
 int64_t ls_trace_lost(const ls_trace *t)
 {
     return t->lost;
+}
+
+int64_t ls_trace_alike(const ls_trace *t)
+{
+    return t->alike;
 }
 
 /* ---- the file ---- */

@@ -77,6 +77,10 @@ ls_span *ls_trace_spans(ls_trace *trace, int64_t *n);
 void     ls_trace_clear(ls_trace *trace);
 int64_t  ls_trace_lost(const ls_trace *trace); /* since the start */
 
+/* How many were added since the last clear, waits apart: the same number on all ranks, where
+ * each waits for what was not there in time. */
+int64_t ls_trace_alike(const ls_trace *trace);
+
 typedef struct ls_trace_file ls_trace_file;
 
 /* A new file for so many ranks; `origin` is time 0.  EIO. */

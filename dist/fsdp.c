@@ -404,6 +404,7 @@ static ls_status give_up(ls_fsdp *f, ls_status own)
     snprintf(text, sizeof text, "%s", ls_error_message());
     ls_comm_abort(f->gathers, text);
     ls__grads_abandon(f);
+    ls_fsdp_reshard(f);
     return ls_fail(status, "%s", text);
 }
 
@@ -444,7 +445,7 @@ void ls_fsdp_free(ls_fsdp *f)
     ls__grads_abandon(f);
     ls__grads_drop(f);
     if (f->n && f->units[0]->shared && !f->alone) /* others read what this rank gives */
-        (void)!ls_comm_barrier(f->reduces);
+        f->alone = ls_comm_barrier(f->reduces) != LS_OK;
     for (int k = 0; k < f->n; k++)
         if (f->units[k]->fsdp == f)
             ls__unit_free(f->units[k]);
@@ -551,9 +552,12 @@ ls_status ls_fsdp_finish(ls_fsdp *f, ls_tape *tape, ls_status own)
 void ls_fsdp_reshard(ls_fsdp *f)
 {
     for (int k = 0; k < f->n; k++) {
-        f->units[k]->rounded = false;
-        if (f->units[k]->state == UNSHARDED || f->units[k]->fresh)
-            ls__whole_expire(f->units[k]);
+        ls_unit *u = f->units[k];
+        u->rounded = false;
+        if (u->state == GATHERING)
+            (void)!ls__whole_await(u); /* what fails now fails its next use as well */
+        if (u->state == UNSHARDED || u->fresh)
+            ls__whole_expire(u);
     }
 }
 

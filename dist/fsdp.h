@@ -68,12 +68,14 @@ extern const ls_fsdp_opts ls_fsdp_defaults;
  * Makes a module a unit: of the parameters below it that no unit has.  Inner modules first, the
  * root last (ls_fsdp_new), all with the same comm and options (NULL: ls_fsdp_defaults), but for
  * reshard_after_forward, which is the unit's own.  ESTATE, with the names, for a module that is
- * a unit, or stands below one.  Units belong to the ls_fsdp of their root.
+ * a unit, or stands below one; EINVAL for options out of range.  Units belong to the ls_fsdp of
+ * their root.
  */
 LS_MUST_CHECK ls_status ls_fsdp_shard(ls_module *module, ls_comm *comm,
                                       const ls_fsdp_opts *opts);
 
-/* The same of several modules that run one after the other, as one unit. */
+/* The same of several modules that run one after the other, as one unit.  EINVAL also where one
+ * stands twice or below another. */
 LS_MUST_CHECK ls_status ls_fsdp_shard_group(ls_module *const *modules, int n, ls_comm *comm,
                                             const ls_fsdp_opts *opts);
 
@@ -93,8 +95,9 @@ LS_MUST_CHECK ls_status ls_fsdp_new(ls_module *root, ls_comm *comm, const ls_fsd
 
 /*
  * Before the module is freed; the parameters have no values afterwards.  All ranks free it
- * together.  One that leaves alone, after a failure of its own, abandons it: what others may
- * still read then lives as long as the world's communicator.  NULL is allowed.
+ * together.  One that leaves alone, after a failure of its own, abandons it, as do all of a
+ * group that has failed: what others may still read then lives as long as the world's
+ * communicator, and where ranks are threads as long as the process.  NULL is allowed.
  */
 void ls_fsdp_free(ls_fsdp *fsdp);
 void ls_fsdp_abandon(ls_fsdp *fsdp);
@@ -106,7 +109,9 @@ void                    ls_fsdp_no_sync(ls_fsdp *fsdp, bool on);
 LS_MUST_CHECK ls_status ls_fsdp_end_micro(ls_fsdp *fsdp);
 LS_MUST_CHECK ls_status ls_fsdp_finish(ls_fsdp *fsdp, ls_tape *tape, ls_status own);
 
-/* Drops what is whole: after a change of ls_tensor_owned() values that no step made. */
+/* Drops what is whole: after a change of ls_tensor_owned() values that no step made.  Before
+ * such a change all ranks have left their forwards (a barrier): what they share others still
+ * read. */
 void ls_fsdp_reshard(ls_fsdp *fsdp);
 
 /* Which micro-batch is the k-th of this rank, of M. */

@@ -164,19 +164,19 @@ static ls_storage *new_rows(const ls_unit *u)
 
 static ls_status launch(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
-
+    ls_fsdp  *f      = u->fsdp;
     ls_status status = LS_OK;
 
     while (!status && f->launched - f->joined >= LS_TRAVELLING)
         status = join(in_turn(f, f->joined)); /* few sums outside of their trees at a time */
-    u->launched = true;
-    f->launched++;
-    if (!u->n_trained || status)
-        return status;
-    status = need_buffer(u);
+    if (!status && u->n_trained)
+        status = need_buffer(u); /* may join what left before */
     if (status)
         return status;
+    u->launched = true;
+    f->launched++;
+    if (!u->n_trained)
+        return LS_OK;
     for (int i = 0; i < u->n_trained; i++)
         if (!f->sync.used[u->number[i]])
             memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
@@ -250,7 +250,8 @@ void ls__grads_drop(ls_fsdp *f)
             ls_tensor_zero_grad(ls_tensor_owned(u->trained[i].tensor));
         ls_tree_sum_close(&u->sum);
         ls_storage_release(u->result);
-        u->result = NULL;
+        ls_storage_release(u->reduced); /* of a step that failed */
+        u->result = u->reduced = NULL;
     }
 }
 
@@ -271,10 +272,10 @@ void ls__grads_abandon(ls_fsdp *f)
 {
     for (int k = 0; k < f->n; k++) {
         ls_unit *u = f->units[k];
-        if (u->gather)
-            (void)!ls_work_wait(u->gather);
+        if (u->state == GATHERING)
+            (void)!ls__whole_await(u);
         if (u->reduce)
             (void)!ls_work_wait(u->reduce);
-        u->gather = u->reduce = NULL;
+        u->reduce = NULL;
     }
 }

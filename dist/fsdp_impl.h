@@ -143,7 +143,7 @@ void                    ls__unit_free(ls_unit *u); /* takes the hook off its mod
 /* ---- fsdp_whole.c ---- */
 
 LS_MUST_CHECK ls_status ls__whole_gather(ls_unit *u); /* SHARDED -> GATHERING */
-LS_MUST_CHECK ls_status ls__whole_await(ls_unit *u);  /* GATHERING -> UNSHARDED */
+LS_MUST_CHECK ls_status ls__whole_await(ls_unit *u);  /* GATHERING -> UNSHARDED, or SHARDED */
 void                    ls__whole_drop(ls_unit *u);   /* UNSHARDED -> SHARDED, if it may */
 void                    ls__whole_expire(ls_unit *u); /* UNSHARDED -> SHARDED: rows changed */
 

@@ -16,6 +16,8 @@
 #include "core/kernels/bf16.h"
 #include "dist/fsdp_impl.h"
 
+enum { MOST_AHEAD = 1 << 20 }; /* units; beyond any model */
+
 ls_unit *ls__unit_of(const ls_module *m)
 {
     return m->hook.before == ls__fsdp_before ? m->hook.context : NULL;
@@ -69,6 +71,33 @@ static ls_status check_module(const ls_module *m)
     return LS_OK;
 }
 
+/* In a group no module stands twice, or below another. */
+static ls_status check_apart(ls_module *const *modules, int n)
+{
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < n; j++)
+            for (const ls_module *p = k == j ? modules[j]->parent : modules[j]; p;
+                 p                  = p->parent)
+                if (p == modules[k])
+                    return ls_fail(LS_EINVAL,
+                                                    "fsdp: %s and %s, which %s, were to be in one unit",
+                                                    path_of(p), path_of(modules[j]),
+                                   p == modules[j] ? "is the same" : "stands below it");
+    return LS_OK;
+}
+
+static ls_status check_opts(const ls_comm *comm, const ls_fsdp_opts *o)
+{
+    if (!comm)
+        return ls_fail(LS_EINVAL, "fsdp: the group is NULL");
+    if (o && (o->prefetch < 0 || o->prefetch > MOST_AHEAD))
+        return ls_fail(LS_EINVAL, "fsdp: prefetch is %d, want 0 to %d", o->prefetch,
+                       MOST_AHEAD);
+    if (o && (unsigned)o->kind > LS_SHARD_OPTIMIZER)
+        return ls_fail(LS_EINVAL, "fsdp: no such kind of sharding: %d", (int)o->kind);
+    return LS_OK;
+}
+
 static ls_status fill_unit(ls_unit *u, ls_module *const *modules, int n)
 {
     int parameters = 0;
@@ -92,8 +121,12 @@ ls_status ls_fsdp_shard_group(ls_module *const *modules, int n, ls_comm *comm,
 {
     ls_status status = n > 0 ? LS_OK : ls_fail(LS_EINVAL, "fsdp: a unit of %d modules", n);
 
+    if (!status)
+        status = check_opts(comm, opts);
     for (int k = 0; k < n && !status; k++)
         status = check_module(modules[k]);
+    if (!status)
+        status = check_apart(modules, n);
     if (status)
         return status;
     ls_unit *u = ls_calloc(1, sizeof *u);
@@ -169,6 +202,23 @@ static size_t real_bytes(int64_t count)
     return (size_t)(count + 1) * sizeof(ls_real);
 }
 
+/* Without its charge: see charge(). */
+static void *alloc_block(ls_comm *comm, size_t bytes)
+{
+    ls_mem_discharge(bytes, LS_MEM_COMM); /* before, so that no peak and no limit sees it */
+    void *block = ls_comm_alloc(comm, bytes);
+    if (!block)
+        (void)!ls_mem_charge(bytes, LS_MEM_COMM);
+    return block;
+}
+
+static void release_block(ls_comm *comm, void *block, size_t bytes)
+{
+    if (block)
+        (void)!ls_mem_charge(bytes, LS_MEM_COMM); /* which its release takes back */
+    ls_comm_release(comm, block);
+}
+
 /*
  * One array for all ranks, where they share memory: each writes its rows, all read all, and
  * gathering moves nothing.  The ranks take turns in giving it.
@@ -180,13 +230,13 @@ static ls_status share_array(ls_unit *u)
     size_t   bytes = source_bytes(u, u->values.count);
     void    *here;
 
-    if (ls_comm_rank(comm) == owner && !(u->block = ls_comm_alloc(comm, bytes)))
+    if (ls_comm_rank(comm) == owner && !(u->block = alloc_block(comm, bytes)))
         return LS_ENOMEM;
     ls_status status = ls_comm_share(comm, u->block, bytes, owner, &here);
     u->source        = here;
     u->shared        = here != NULL;
     if (u->block && (status || !here)) {
-        ls_comm_release(comm, u->block);
+        release_block(comm, u->block, bytes);
         u->block = NULL;
     }
     u->block_bytes = u->block ? bytes : 0;
@@ -196,17 +246,17 @@ static ls_status share_array(ls_unit *u)
 static ls_status own_array(ls_unit *u)
 {
     u->block_bytes = source_bytes(u, u->stays ? u->values.count : u->values.owned);
-    u->block       = ls_comm_alloc(u->fsdp->reduces, u->block_bytes);
+    u->block       = alloc_block(u->fsdp->reduces, u->block_bytes);
     u->source      = u->block;
     return u->block ? LS_OK : LS_ENOMEM;
 }
 
-/* The heap charges to COMM; what is there for another purpose is charged to that. */
-static ls_status recharge(size_t from, size_t to, ls_mem_category category, size_t *charged)
+/* A block, by what it is for. */
+static ls_status charge(size_t bytes, ls_mem_category category, size_t *charged)
 {
-    ls_mem_discharge(from, LS_MEM_COMM);
-    ls_status status = ls_mem_charge(to, category);
-    *charged         = status ? 0 : to;
+    ls_status status = ls_mem_charge(bytes, category);
+
+    *charged = status ? 0 : bytes;
     return status;
 }
 
@@ -214,8 +264,8 @@ static ls_status make_sums(ls_unit *u)
 {
     size_t bytes = real_bytes(u->grads.owned);
 
-    u->home = ls_comm_alloc(u->fsdp->reduces, bytes);
-    return u->home ? recharge(bytes, bytes, LS_MEM_GRADS, &u->home_charged) : LS_ENOMEM;
+    u->home = alloc_block(u->fsdp->reduces, bytes);
+    return u->home ? charge(bytes, LS_MEM_GRADS, &u->home_charged) : LS_ENOMEM;
 }
 
 /* In BF16 what is gathered is a copy, and the rows themselves are elsewhere. */
@@ -225,8 +275,8 @@ static ls_status make_master(ls_unit *u)
 
     if (!u->fsdp->opts.bf16)
         return LS_OK;
-    u->master = ls_comm_alloc(u->fsdp->reduces, bytes);
-    return u->master ? recharge(bytes, bytes, LS_MEM_PARAMS, &u->master_charged) : LS_ENOMEM;
+    u->master = alloc_block(u->fsdp->reduces, bytes);
+    return u->master ? charge(bytes, LS_MEM_PARAMS, &u->master_charged) : LS_ENOMEM;
 }
 
 /* Parameters are charged to each rank as what it holds, whoever's memory it is. */
@@ -248,19 +298,10 @@ static ls_status make_memory(ls_unit *u)
     if (!status && !u->shared)
         status = own_array(u);
     if (!status)
-        status = recharge(u->block_bytes, held_bytes(u), LS_MEM_PARAMS, &u->charged);
+        status = charge(held_bytes(u), LS_MEM_PARAMS, &u->charged);
     if (!status)
         status = make_master(u);
     return status ? status : make_sums(u);
-}
-
-/* Back as it was, for its release. */
-static void release(ls_unit *u, void *block, size_t bytes)
-{
-    if (!block)
-        return;
-    (void)!ls_mem_charge(bytes, LS_MEM_COMM);
-    ls_comm_release(u->fsdp->reduces, block);
 }
 
 static void free_memory(ls_unit *u)
@@ -269,9 +310,10 @@ static void free_memory(ls_unit *u)
 
     ls_mem_discharge(u->charged + u->master_charged, LS_MEM_PARAMS);
     ls_mem_discharge(u->home_charged, LS_MEM_GRADS);
-    release(u, read ? NULL : u->block, u->block_bytes);
-    release(u, u->master, real_bytes(u->values.owned));
-    release(u, u->home, real_bytes(u->grads.owned));
+    if (!read)
+        release_block(u->fsdp->reduces, u->block, u->block_bytes);
+    release_block(u->fsdp->reduces, u->master, real_bytes(u->values.owned));
+    release_block(u->fsdp->reduces, u->home, real_bytes(u->grads.owned));
 }
 
 /* Where the rank's rows of parameter i lie in what is gathered. */

@@ -105,25 +105,26 @@ ls_status ls__whole_gather(ls_unit *u)
                     .tag    = (uint32_t)u->index + 1};
 
     ls__unit_round(u);
+    ls_status status = u->fresh ? LS_OK : ls_comm_start(f->gathers, &call, &u->gather);
+    if (status)
+        return ls_fail_in(status, "fsdp: %s", ls__unit_name(u));
     u->state = GATHERING;
+    u->fresh = u->shared;
     count_open(u, 1);
     f->stats.all_gathers++;
-    if (u->fresh)
-        return LS_OK;
-    u->fresh = u->shared;
-    return ls_comm_start(f->gathers, &call, &u->gather);
+    return LS_OK;
 }
 
 ls_status ls__whole_await(ls_unit *u)
 {
-    ls_work  *work   = u->gather;
-    ls_status status = LS_OK;
+    ls_work *work = u->gather;
 
-    u->gather = NULL;
-    u->state  = UNSHARDED;
-    if (work)
-        status = ls__unit_wait(u, work, LS_SPAN_ALL_GATHER);
-    if (!status)
+    u->gather        = NULL;
+    u->state         = UNSHARDED;
+    ls_status status = work ? ls__unit_wait(u, work, LS_SPAN_ALL_GATHER) : LS_OK;
+    if (status)
+        ls__whole_expire(u); /* nobody reads what did not arrive */
+    else
         show(u, u->whole);
     return status;
 }
@@ -140,7 +141,8 @@ void ls__whole_drop(ls_unit *u)
 
 void ls__whole_expire(ls_unit *u)
 {
-    ls__whole_drop(u);
+    if (u->state == UNSHARDED)
+        ls__whole_drop(u);
     if (u->stays)
         show(u, NULL);
     u->state = SHARDED;

@@ -23,8 +23,8 @@ typedef struct ls_strategy_class ls_strategy_class;
 
 /* All zero: none yet. */
 typedef struct {
-    const ls_strategy_class *class;
-    void *self; /* owned */
+    const ls_strategy_class *kind;
+    void                    *self; /* owned */
 } ls_strategy;
 
 /* One process and all micro-batches; the list is borrowed.  ENOMEM. */

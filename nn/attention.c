@@ -74,7 +74,7 @@ static const ls_module_class class = {"attention", forward};
 
 bool ls__attention_use_cache(ls_module *m, const ls_kv_layer *layer)
 {
-    if (m->class != &class)
+    if (m->kind != &class)
         return false;
     ((attention *)m)->cached = layer;
     return true;
@@ -90,10 +90,9 @@ ls_module *ls_attention_new(ls_module *parent, const char *name, const ls_attent
         return NULL;
     a->heads = o->heads;
     a->rope  = o->rope;
-    a->qkv   = ls_linear_new(&a->base, "qkv",
-                             &(ls_linear_opts){o->width, packed, o->bias, o->init, zero, true});
-    a->proj  = ls_linear_new(
-         &a->base, "proj",
-         &(ls_linear_opts){o->width, o->width, o->bias, o->proj_init, zero, false});
+    a->qkv   = ls_linear_narrow_new(&a->base, "qkv",
+                                    &(ls_linear_opts){o->width, packed, o->bias, o->init, zero});
+    a->proj  = ls_linear_new(&a->base, "proj",
+                             &(ls_linear_opts){o->width, o->width, o->bias, o->proj_init, zero});
     return a->qkv && a->proj ? &a->base : NULL;
 }

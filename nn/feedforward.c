@@ -31,16 +31,16 @@ ls_module *ls_feedforward_new(ls_module *parent, const char *name, const ls_feed
 {
     feedforward   *f    = ls_module_new(&class, sizeof *f, parent, name);
     ls_init        zero = {LS_INIT_CONSTANT, 0};
-    ls_linear_opts in   = {o->width, o->hidden, o->bias, o->init, zero, true};
-    ls_linear_opts out  = {o->hidden, o->width, o->bias, o->proj_init, zero, false};
+    ls_linear_opts in   = {o->width, o->hidden, o->bias, o->init, zero};
+    ls_linear_opts out  = {o->hidden, o->width, o->bias, o->proj_init, zero};
     if (!f)
         return NULL;
     f->kind = o->kind;
     if (o->kind == LS_MLP_SWIGLU) {
-        f->gate = ls_linear_new(&f->base, "gate", &in);
-        f->up   = ls_linear_new(&f->base, "up", &in);
+        f->gate = ls_linear_narrow_new(&f->base, "gate", &in);
+        f->up   = ls_linear_narrow_new(&f->base, "up", &in);
     } else {
-        f->fc = ls_linear_new(&f->base, "fc", &in);
+        f->fc = ls_linear_narrow_new(&f->base, "fc", &in);
     }
     f->proj = ls_linear_new(&f->base, "proj", &out);
     return f->proj && (f->fc || (f->gate && f->up)) ? &f->base : NULL;

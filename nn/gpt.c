@@ -88,9 +88,9 @@ static ls_status check_next(const gpt *g, const ls_tensor *ids, const ls_kv_cach
 {
     ls_shape_text text;
 
-    if (g->base.class != &class)
+    if (g->base.kind != &class)
         return ls_fail(LS_EINVAL, "gpt_next: the module is a %s, want a gpt",
-                       g->base.class->type);
+                       g->base.kind->type);
     if (!ids || ids->shape.ndim != 2 || ids->shape.dim[1] < 1 ||
         (cache && ids->shape.dim[0] != 1))
         return ls_fail(LS_ESHAPE, "gpt_next: tokens %s, want (%s,T) with T >= 1",

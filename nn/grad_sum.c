@@ -89,6 +89,11 @@ ls_status ls_grad_sum_take(void *context, ls_tensor *leaf)
 
     if (!x || !leaf->grad)
         return LS_OK;
+    if (x->sunk || x->tree.count > s->micro)
+        return ls_fail(LS_ESTATE,
+                       "a second backward of one micro-batch reached parameter %s; add up its "
+                       "losses and go back once",
+                       s->parameters[x - s->slots].name);
     ls_status status = ls_tree_sum_fill(&x->tree, s->micro, gradient_bytes(leaf));
     if (status)
         return status;

@@ -42,7 +42,8 @@ void ls_grad_sum_last_micro(ls_grad_sum *s, const ls_grad_sink *sink);
 /* Starts a step: forgets partial sums, drops the parameters' gradients, hooks into the tape. */
 void ls_grad_sum_begin(ls_grad_sum *s, ls_tape *tape);
 
-/* The hook itself, for who puts one before it; `sum` is an ls_grad_sum. */
+/* The hook itself, for who puts one before it; `sum` is an ls_grad_sum.  ESTATE for a second
+ * gradient of a parameter before ls_grad_sum_end_micro(). */
 LS_MUST_CHECK ls_status ls_grad_sum_take(void *sum, ls_tensor *leaf);
 
 /* After the backward of a micro-batch: parameters that it did not use count as +0.  ENOMEM. */

@@ -21,9 +21,12 @@ typedef struct {
     int64_t in, out;
     bool    bias;
     ls_init weight_init, bias_init;
-    bool    narrow; /* with BF16 weights the result is BF16 (ls_linear_narrow) */
 } ls_linear_opts;
 ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_opts *opts);
+
+/* The same with a result for products and activations alone: BF16 where the weight is. */
+ls_module *ls_linear_narrow_new(ls_module *parent, const char *name,
+                                const ls_linear_opts *opts);
 
 /* ids (...) I32 -> (...,width); weight (rows,width). */
 typedef struct {

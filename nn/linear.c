@@ -26,10 +26,18 @@ ls_module *ls_linear_new(ls_module *parent, const char *name, const ls_linear_op
     linear *l = ls_module_new(&class, sizeof *l, parent, name);
     if (!l)
         return NULL;
-    l->narrow = o->narrow;
     l->weight =
         ls_module_add_parameter(&l->base, "weight", LS_SHAPE2(o->out, o->in), o->weight_init);
     if (o->bias)
         l->bias = ls_module_add_parameter(&l->base, "bias", LS_SHAPE1(o->out), o->bias_init);
     return l->weight && (l->bias || !o->bias) ? &l->base : NULL;
+}
+
+ls_module *ls_linear_narrow_new(ls_module *parent, const char *name, const ls_linear_opts *o)
+{
+    ls_module *m = ls_linear_new(parent, name, o);
+
+    if (m)
+        ((linear *)m)->narrow = true;
+    return m;
 }

@@ -62,9 +62,9 @@ ls_module *ls_mlp_new(const ls_mlp_opts *o)
         char    name[32];
         ls_init init = {LS_INIT_UNIFORM, 1 / sqrt((double)o->sizes[i])};
         snprintf(name, sizeof name, "layers.%d", i);
-        if (!ls_linear_new(&m->base, name,
-                           &(ls_linear_opts){o->sizes[i], o->sizes[i + 1], true, init, init,
-                                             i + 2 < o->n_sizes})) {
+        ls_linear_opts linear = {o->sizes[i], o->sizes[i + 1], true, init, init};
+        bool           last   = i + 2 == o->n_sizes;
+        if (!(last ? ls_linear_new : ls_linear_narrow_new)(&m->base, name, &linear)) {
             ls_module_free(&m->base);
             return NULL;
         }

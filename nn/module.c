@@ -23,14 +23,14 @@ static void append_child(ls_module *parent, ls_module *child)
     child->parent = parent;
 }
 
-void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent,
+void *ls_module_new(const ls_module_class *kind, size_t size, ls_module *parent,
                     const char *name)
 {
     ls_module *m = ls_calloc(1, size);
     if (!m)
         return NULL;
-    m->class = class;
-    m->path  = join_path(parent, name);
+    m->kind = kind;
+    m->path = join_path(parent, name);
     if (!m->path) {
         free(m);
         return NULL;
@@ -111,7 +111,7 @@ ls_tensor *ls_module_call_with(ls_module *m, ls_tape *tape, ls_tensor *x, ls_ten
     ls_scope scope = ls_tape_scope_begin(tape);
     if (m->hook.before)
         x = m->hook.before(m->hook.context, m, tape, x);
-    ls_tensor *out = m->class->forward(m, tape, x, y);
+    ls_tensor *out = m->kind->forward(m, tape, x, y);
     if (out && m->hook.after)
         out = m->hook.after(m->hook.context, m, tape, out);
     ls_tape_scope_end(tape, scope, out);

@@ -42,18 +42,18 @@ typedef struct {
 } ls_module_hook;
 
 struct ls_module {
-    const ls_module_class *class;
-    char          *path; /* from the root, "" for the root itself */
-    ls_module     *parent, *children, *next;
-    ls_parameter  *parameters;
-    ls_module_hook hook;
+    const ls_module_class *kind;
+    char                  *path; /* from the root, "" for the root itself */
+    ls_module             *parent, *children, *next;
+    ls_parameter          *parameters;
+    ls_module_hook         hook;
 };
 
 /*
  * A zeroed module of `size` bytes, the last child of parent (NULL: a root) under a name; NULL:
  * out of memory.  A parent of NULL with a name other than "" is fine.
  */
-void *ls_module_new(const ls_module_class *class, size_t size, ls_module *parent,
+void *ls_module_new(const ls_module_class *kind, size_t size, ls_module *parent,
                     const char *name);
 void  ls_module_free(ls_module *root); /* NULL is allowed */
 

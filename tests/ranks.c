@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "dist/comm/board.h"
 
 enum { DEFAULT_TIMEOUT_S = 20, DEFAULT_LIMIT_S = 60, RECORDS_SHOWN = 12 };
 

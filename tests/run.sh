@@ -4,8 +4,8 @@
 #   tests/run.sh                    everything but what is labelled `long`
 #   tests/run.sh -R gpt             only tests whose names match
 #
-# PyTorch, numpy, safetensors, jsonschema, tokenizers and transformers go into a virtual environment, build/venv,
-# with pip; set LOCKSTEP_PYTHON to a Python that has them to use that one.  A reference that is missing is reported as
+# PyTorch, numpy, safetensors, jsonschema, tokenizers, transformers and tensorboard go into a virtual environment,
+# build/venv, with pip; set LOCKSTEP_PYTHON to a Python that has them to use that one.  A reference that is missing is reported as
 # skipped, by name.  LOCKSTEP_REQUIRE_REFERENCES=1 turns each such skip into a failure, LOCKSTEP_NO_INSTALL=1
 # installs nothing (pip is still used when references are required).
 set -euo pipefail
@@ -41,7 +41,7 @@ references() {
         [ -x "$LOCKSTEP_PYTHON" ] || LOCKSTEP_PYTHON=python3
     fi
     export LOCKSTEP_PYTHON
-    for module in numpy torch safetensors jsonschema tokenizers transformers; do
+    for module in numpy torch safetensors jsonschema tokenizers transformers tensorboard; do
         has_module "$module" && continue
         if [ "$LOCKSTEP_PYTHON" = "$PWD/build/venv/bin/python" ] && may_pip && install_module "$module"; then
             continue

@@ -154,29 +154,27 @@ static void chunk_gradients_bf16(const ls_node *call, const sizes *s, ls_block b
     int64_t row = s->v * (int64_t)(sizeof(ls_real) / sizeof(uint16_t));
 
     if (call->early[X])
-        ls_gemm_bf16(
-            &(ls_gemm_bf16_args){.m   = b.end - b.first,
-                                 .n   = s->c,
-                                 .k   = s->v,
-                                 .a   = dlogits,
-                                 .lda = row,
-                                 .b   = ls_halves(call->in[W]),
-                                 .ldb = s->c,
-                                 .c   = (ls_real *)call->early[X]->data + b.first * s->c,
-                                 .ldc = s->c});
+        ls_gemm_bf16(&(ls_gemm_bf16_args){.m   = b.end - b.first,
+                                          .n   = s->c,
+                                          .k   = s->v,
+                                          .a   = dlogits,
+                                          .lda = row,
+                                          .b   = ls_halves(call->in[W]),
+                                          .ldb = s->c,
+                                          .c = (ls_real *)call->early[X]->data + b.first * s->c,
+                                          .ldc = s->c});
     if (call->early[W])
-        ls_gemm_bf16(
-            &(ls_gemm_bf16_args){.transpose_a = true,
-                                 .m           = s->v,
-                                 .n           = s->c,
-                                 .k           = b.end - b.first,
-                                 .a           = dlogits,
-                                 .lda         = row,
-                                 .b           = ls_halves(call->in[X]) + b.first * s->c,
-                                 .ldb         = s->c,
-                                 .add         = b.first > 0,
-                                 .c           = call->early[W]->data,
-                                 .ldc         = s->c});
+        ls_gemm_bf16(&(ls_gemm_bf16_args){.transpose_a = true,
+                                          .m           = s->v,
+                                          .n           = s->c,
+                                          .k           = b.end - b.first,
+                                          .a           = dlogits,
+                                          .lda         = row,
+                                          .b   = ls_halves(call->in[X]) + b.first * s->c,
+                                          .ldb = s->c,
+                                          .add = b.first > 0,
+                                          .c   = call->early[W]->data,
+                                          .ldc = s->c});
 }
 
 /* One chunk's losses, joined to the total in row order, and its share of the gradients. */

@@ -33,6 +33,93 @@ static void release_thread(void *thread)
     free(t);
 }
 
+/* ---- a library that computes wrong is not used ---- */
+
+enum { TEST_SIDE = 72, TEST_GAP = 2, TEST_SHAPES = 4 };
+
+typedef struct {
+    uint16_t a[TEST_SIDE * TEST_SIDE], b[TEST_SIDE * TEST_SIDE], bias[TEST_SIDE];
+    float    c[TEST_SIDE * TEST_SIDE];
+} trial;
+
+/* Small integers: every sum is exact, and most are so in bf16 as well. */
+static void fill_integers(uint16_t *x, int64_t n, uint32_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = ls_bf16_round((float)((int)(seed >> 24) % 5 - 2));
+    }
+}
+
+static float element(const ls_gemm_bf16_args *g, int64_t i, int64_t j)
+{
+    float sum = g->add ? 1 : g->bias ? ls_bf16_widen(g->bias[j]) : 0;
+
+    for (int64_t p = 0; p < g->k; p++)
+        sum += ls_bf16_widen(g->a[g->transpose_a ? p * g->lda + i : i * g->lda + p]) *
+               ls_bf16_widen(g->b[g->transpose_b ? j * g->ldb + p : p * g->ldb + j]);
+    return sum;
+}
+
+static bool is_right(ls__bf16_thread *t, trial *x, const ls_gemm_bf16_args *g)
+{
+    for (int64_t i = 0; i < TEST_SIDE * TEST_SIDE; i++)
+        x->c[i] = 1;
+    bool fine = ls__bf16_native_tile(t, g);
+    for (int64_t i = 0; i < g->m && fine; i++)
+        for (int64_t j = 0; j < g->n; j++)
+            fine &= g->round
+                        ? ((uint16_t *)g->c)[i * g->ldc + j] == ls_bf16_round(element(g, i, j))
+                        : x->c[i * g->ldc + j] == element(g, i, j);
+    return fine;
+}
+
+/* Each shape with each transposition, rows with gaps, by turns joined, with a bias, rounded. */
+static bool all_are_right(ls__bf16_thread *t, trial *x)
+{
+    static const int shape[TEST_SHAPES][3] = {
+        {2, 3, 5}, {33, 7, 65}, {64, 64, 64}, {5, 70, 31}};
+    bool fine = true;
+
+    for (int s = 0; s < TEST_SHAPES * 4 && fine; s++) {
+        const int *d  = shape[s / 4];
+        bool       ta = s & 1, tb = s & 2;
+        fine = is_right(t, x,
+                        &(ls_gemm_bf16_args){.transpose_a = ta,
+                                             .transpose_b = tb,
+                                             .m           = d[0],
+                                             .n           = d[1],
+                                             .k           = d[2],
+                                             .a           = x->a,
+                                             .lda         = (ta ? d[0] : d[2]) + TEST_GAP,
+                                             .b           = x->b,
+                                             .ldb         = (tb ? d[2] : d[1]) + TEST_GAP,
+                                             .bias        = s % 3 == 1 ? x->bias : NULL,
+                                             .add         = s % 3 == 2,
+                                             .round       = s % 3 != 2 && s / 4 % 2,
+                                             .c           = x->c,
+                                             .ldc         = d[1] + TEST_GAP});
+    }
+    return fine;
+}
+
+/* Without memory for a trial the kernel is taken at its word. */
+static bool native_is_right(void)
+{
+    ls__bf16_thread *t    = ls__bf16_thread_get();
+    trial           *x    = t ? ls_calloc(1, sizeof *x) : NULL;
+    bool             fine = true;
+
+    if (!x)
+        return true;
+    fill_integers(x->a, TEST_SIDE * TEST_SIDE, 1);
+    fill_integers(x->b, TEST_SIDE * TEST_SIDE, 2);
+    fill_integers(x->bias, TEST_SIDE, 3);
+    fine = all_are_right(t, x);
+    free(x);
+    return fine;
+}
+
 static void choose(void)
 {
     state.native = LS_REAL == LS_F32 && ls__bf16_native(state.text, sizeof state.text);
@@ -40,6 +127,10 @@ static void choose(void)
         snprintf(state.text, sizeof state.text, "widened to f64");
     state.has_key = !pthread_key_create(&state.key, release_thread);
     ls_blas_init();
+    if (state.native && !native_is_right()) {
+        state.native = false;
+        snprintf(state.text, sizeof state.text, "widened to f32 (oneDNN computes wrong here)");
+    }
 }
 
 ls__bf16_thread *ls__bf16_thread_get(void)
@@ -192,11 +283,19 @@ void ls_gemm_bf16_tile_widened(const ls_gemm_bf16_args *g)
     run(g, false);
 }
 
-/* Without terms in its sums a product is not the kernel's: there is nothing to multiply. */
+/*
+ * Vectors are widened: oneDNN 3.7 takes a matrix of one row or column to be without gaps, and a
+ * product without terms in its sums is nothing to multiply.
+ */
+static bool is_for_native(const ls_gemm_bf16_args *g)
+{
+    return state.native && g->m > 1 && g->n > 1 && g->k > 1;
+}
+
 void ls_gemm_bf16_tile(const ls_gemm_bf16_args *g)
 {
     pthread_once(&state.once, choose);
-    run(g, state.native && g->m && g->n && g->k);
+    run(g, is_for_native(g));
 }
 
 typedef struct {

@@ -8,6 +8,8 @@
 #ifndef LS_DIST_COMM_CALL_H
 #define LS_DIST_COMM_CALL_H
 
+#include <assert.h>
+
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/reduce_op.h"
@@ -91,7 +93,7 @@ typedef struct {
     uint64_t slices; /* hash of the segment lists, 0 without */
 } ls_descriptor;
 
-_Static_assert(sizeof(ls_descriptor) == 32, "half a cache line");
+static_assert(sizeof(ls_descriptor) == 32, "half a cache line");
 
 ls_descriptor ls_descriptor_of(const ls_call *call, int size, uint64_t sequence,
                                ls_algorithm algorithm);

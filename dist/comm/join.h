@@ -9,8 +9,9 @@
 #ifndef LS_DIST_COMM_JOIN_H
 #define LS_DIST_COMM_JOIN_H
 
-#include "dist/comm/board.h"
 #include "dist/comm/comm.h"
+
+typedef struct ls_board ls_board; /* board.h */
 
 typedef enum { LS_EVENT_WARNING, LS_EVENT_FAILURE } ls_comm_event;
 

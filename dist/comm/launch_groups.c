@@ -5,6 +5,7 @@
  * system's first process: slowly, or never, where that is not an init.  So /proc is asked.
  */
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,6 +28,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "dist/comm/board.h"
 
 enum { MOST_RANKS = 1024, TEXT = 400, GRACE_S = 10, SHELL_LIMIT = 16 };
 

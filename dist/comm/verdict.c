@@ -37,11 +37,15 @@ static ls_status judge(const verdict *all, int size)
 ls_status ls_comm_agree(ls_comm *comm, ls_status own)
 {
     verdict mine = {.status = (int64_t)own}, *all;
+    int64_t any  = own != LS_OK;
 
     if (!comm)
         return own;
     if (own)
         snprintf(mine.text, sizeof mine.text, "%s", ls_error_message());
+    ls_status agreed = ls_comm_all_reduce(comm, &any, &any, 1, LS_I64, LS_MAX);
+    if (agreed || !any) /* as a rule all are well */
+        return agreed;
     int size = ls_comm_size(comm);
     all      = ls_calloc((size_t)size, sizeof *all);
     if (!all)

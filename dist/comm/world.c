@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "dist/comm/board.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
 

@@ -42,19 +42,23 @@ class Bench:
         return run([self.options.lockstep, "bench", "train", self.path, "--steps", self.steps, "--json", *more,
                     "--set", f"run.threads={threads}", "--set", f"batch.micro={micro}"])
 
-    def torch(self, ranks):
+    def torch(self, ranks, *more):
         return run([self.options.python, f"{HERE}/torch_step.py", self.path, "--threads", "1", "--steps", self.steps,
-                    "--nproc", str(ranks)])
+                    "--nproc", str(ranks), *more])
 
-    def round(self, worlds):
-        """{"single": ..., "whole": ..., (who, N): ...}, each measured once."""
-        out = {}
-        for n in worlds:
-            out["ours", n] = self.lockstep(self.whole // n, 1, "--nproc", str(n))
-            out["torch", n] = self.torch(n)
-        out["whole"] = self.lockstep(self.whole, worlds[0])
-        out["single"] = self.lockstep(self.whole // worlds[0], worlds[0])
-        return out
+    def ranks(self, n, strategy):
+        return self.lockstep(self.whole // n, 1, "--nproc", str(n), "--set", f"parallel.strategy={strategy}")
+
+
+def measure_round(bench, worlds):
+    """{"single": ..., "whole": ..., (who, N): ...}, each measured once."""
+    out = {}
+    for n in worlds:
+        out["ours", n] = bench.ranks(n, "ddp")
+        out["torch", n] = bench.torch(n)
+    out["whole"] = bench.lockstep(bench.whole, worlds[0])
+    out["single"] = bench.lockstep(bench.whole // worlds[0], worlds[0])
+    return out
 
 
 def line_of(shape, n, worlds, rounds):
@@ -82,18 +86,19 @@ def line_of(shape, n, worlds, rounds):
             "sgemm_ratio": ratio(("torch", n), ("ours", n), "sgemm_gflops")}
 
 
-def print_table(lines):
-    print("| " + " | ".join(title for _, title in COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|", file=sys.stderr)
+def print_table(lines, columns):
+    print("| " + " | ".join(title for _, title in columns) + " |\n" + "|---" * len(columns) + "|", file=sys.stderr)
     for line in lines:
-        print("| " + " | ".join(str(line[key]) for key, _ in COLUMNS) + " |", file=sys.stderr)
+        print("| " + " | ".join(str(line[key]) for key, _ in columns) + " |", file=sys.stderr)
 
 
-def main():
+def main(ranks, measure, line_of_world, columns):
+    """measure(bench, worlds) is a round; line_of_world(shape, N, worlds, rounds) a line; ranks the default worlds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("lockstep")
     parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
     parser.add_argument("--shapes", default="a,b")
-    parser.add_argument("--ranks", default="2,4", help="each divides the shapes' batches")
+    parser.add_argument("--ranks", default=ranks, help="each divides the shapes' batches")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of each run; by shape otherwise")
     options = parser.parse_args()
@@ -103,12 +108,12 @@ def main():
             json.dump(config_of(shape), file)
             file.flush()
             bench = Bench(options, shape, file.name)
-            rounds = [bench.round(worlds) for _ in range(options.rounds)]
+            rounds = [measure(bench, worlds) for _ in range(options.rounds)]
         for n in worlds:
-            lines.append(line_of(shape, n, worlds, rounds))
+            lines.append(line_of_world(shape, n, worlds, rounds))
             print(json.dumps(lines[-1]), flush=True)
-    print_table(lines)
+    print_table(lines, columns)
 
 
 if __name__ == "__main__":
-    main()
+    main("2,4", measure_round, line_of, COLUMNS)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """torch_step.py - a training step of the same GPT in PyTorch: eager, scaled_dot_product_attention, fused AdamW.
 
-    torch_step.py CONFIG --threads N [--steps S] [--nproc N]
+    torch_step.py CONFIG --threads N [--steps S] [--nproc N [--fsdp]]
 
 Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads, ranks.  The GPT-2
 style only; the weights' values do not matter here (tests/reference compares those).  With parallel.param_dtype "bf16" in
 CONFIG the forward runs under autocast.  With --nproc the batch is shared by
-ranks of DistributedDataParallel over gloo, gradients being views of its buckets; a step starts with all ranks together
+ranks of DistributedDataParallel over gloo, gradients being views of its buckets, or with --fsdp by fully_shard of each
+block and then of the root (FSDP2); a step starts with all ranks together
 and ends with the slowest, memory is that of the largest, the rate of sgemm that of all together.
 """
 import argparse
@@ -21,6 +22,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 
 class Block(nn.Module):
@@ -66,15 +69,25 @@ def peak_rss_mb():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
 
 
+def shared(model, options):
+    """The model of one of several ranks."""
+    if not options.fsdp:
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    mesh = init_device_mesh("cpu", (options.nproc,))
+    for part in [*model.blocks, model]:
+        fully_shard(part, mesh=mesh)
+    return model
+
+
 def time_steps(options, config, ranks):
     """(seconds of each step, rates of sgemm before them) of this rank."""
     m, batch = config["model"], config["batch"]["global"] // ranks
     bf16 = config.get("parallel", {}).get("param_dtype") == "bf16"
     vocab = m.get("vocab_size", 256)
     model = GPT(vocab, m["context"], m["n_layer"], m["n_head"], m["d_model"])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     if ranks > 1:
-        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        model = shared(model, options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     times, rates = [], []
     for step in range(options.steps + 3):
         ids = torch.randint(0, min(vocab, 256), (batch, m["context"] + 1))
@@ -127,6 +140,7 @@ def main():
     parser.add_argument("--threads", type=int, required=True, help="of each rank")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--nproc", type=int, default=1, help="ranks, which divide the batch")
+    parser.add_argument("--fsdp", action="store_true", help="FSDP2 instead of DDP")
     options = parser.parse_args()
     with open(options.config, encoding="utf-8") as file:
         config = json.load(file)

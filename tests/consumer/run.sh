@@ -53,6 +53,23 @@ check_package() {
     cmake --build "$work/cmake" >>"$work/cmake.log" || { cat "$work/cmake.log"; fail "build with find_package"; }
     "$work/cmake/use_lockstep"
     "$work/cmake/use_lockstep_static"
+    "$work/cmake/use_lockstep_cpp"
+    "$work/cmake/use_lockstep_static_cpp"
+}
+
+# All that the shared library shows is ls_*, with a version; programs ask for it by its soname.
+check_symbols() {
+    local library version
+    library=$(one '*/liblockstep.so.*.*.*')
+    version=$(basename "$library")
+    version=LOCKSTEP_$(echo "${version#liblockstep.so.}" | sed -E 's/^(0\.[0-9]+).*/\1/; s/^([1-9][0-9]*)\..*/\1/')
+    nm -D --defined-only --with-symbol-versions "$library" | awk '{ print $NF }' >"$work/symbols"
+    ! grep -Ev "^ls_[^_].*@@$version\$|^$version\$" "$work/symbols" || fail "more than ls_* of $version is exported"
+    grep -q "^ls_comm_all_reduce@@$version\$" "$work/symbols" || fail "ls_comm_all_reduce of $version is not exported"
+    readelf -dV "$library" "$work/shared" >"$work/dynamic"
+    grep -q "soname: \[liblockstep.so.${version#LOCKSTEP_}\]" "$work/dynamic" || fail "the soname is another"
+    grep -q "NEEDED.*\[liblockstep.so.${version#LOCKSTEP_}\]" "$work/dynamic" || fail "a program needs another soname"
+    echo "$(wc -l <"$work/symbols") symbols of $version"
 }
 
 check_command() {
@@ -62,8 +79,11 @@ check_command() {
 
 check_headers
 check_pkg_config
+check_symbols
 check_package
 check_command
-one '*/man1/lockstep.1' >/dev/null
+for page in lockstep lockstep-train lockstep-bench-collectives; do
+    one "*/man1/$page.1" >/dev/null
+done
 bash -n "$(one '*/completions/lockstep')"
 echo "consumer: done"

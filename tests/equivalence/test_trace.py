@@ -2,8 +2,8 @@
 """test_trace.py LOCKSTEP - log.trace: what trace.json says of a run, and that writing it changes no bit.
 
 The file is read as strict JSON.  Then, for every rank: spans of a track nest; each step has its phases, its micro-batches
-and its buckets, all ranks' together those of the step; every operation is launched, runs and ends in this order, and its
-arrows lead from the rank that came last to each of the others.
+and its buckets or units, all ranks' together those of the step; every operation is launched, runs and ends in this
+order, and its arrows lead from the rank that came last to each of the others.
 """
 import collections
 import json
@@ -13,7 +13,11 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import cli  # noqa: E402
 
-COMPUTE, COMM = 0, 1
+COMPUTE, COMM, REDUCE = 0, 1, 2
+TRACKS = ["compute", "comm", "comm, reduce_scatter"]
+TRACK_OF = {"all_reduce": COMM, "all_gather": COMM, "reduce_scatter": REDUCE}  # of operations
+KINDS, KIND_OF = 10, {"all_reduce": 7, "all_gather": 8, "reduce_scatter": 9}  # in the ids of arrows
+FSDP = "parallel.strategy=fsdp"
 
 # name, ranks, micro-batches of a step, steps, settings
 ROWS = [
@@ -27,6 +31,15 @@ ROWS = [
     ("after backward", 2, 4, 4, ["parallel.overlap=false"]),
     ("sent many times", 2, 4, 250, ["parallel.bucket_mb=0.001"]),
     ("one process sends many times", 1, 4, 800, []),
+    ("sharded, one host", 2, 4, 4, [FSDP]),
+    ("sharded, one rank", 1, 4, 4, [FSDP]),
+    ("sharded, copies", 2, 4, 4, [FSDP, "parallel.backend=tcp"]),
+    ("sharded, four ranks", 4, 4, 7, [FSDP, "parallel.backend=tcp", "parallel.prefetch=2"]),
+    ("kept until backward", 2, 4, 4, [FSDP, "parallel.backend=tcp", "parallel.reshard_after_forward=false"]),
+    ("sums at home", 2, 4, 4, [FSDP, "parallel.backend=tcp", "parallel.accumulate=local", "parallel.prefetch=0"]),
+    ("ZeRO-2", 2, 4, 4, [FSDP, "parallel.backend=tcp", "parallel.shard=gradients"]),
+    ("ZeRO-1", 3, 6, 4, [FSDP, "parallel.backend=tcp", "parallel.shard=optimizer"]),
+    ("sharded, sent many times", 2, 4, 120, [FSDP]),
 ]
 
 
@@ -77,30 +90,58 @@ def check_names(events, spans, ranks):
     for r in range(ranks):
         cli.equal(named.get(("process_name", r, 0)), {"name": f"rank {r}"}, "name of the process")
     for pid, tid in {(s.pid, s.tid) for s in spans}:
-        cli.equal(named.get(("thread_name", pid, tid)), {"name": ["compute", "comm"][tid]}, "name of the track")
+        cli.equal(named.get(("thread_name", pid, tid)), {"name": TRACKS[tid]}, "name of the track")
+
+
+def evaluates(step, run):
+    return step > 0 and (step % run["eval"] == 0 or step == run["steps"])
+
+
+def operations_of(step, run):
+    """name -> how many a rank has in a step and the evaluation after it."""
+    each, rounds, n = run["micros"] // run["ranks"], run["rounds"], run["groups"]
+    if run["strategy"] == "ddp":
+        return {"all_reduce": rounds * n}
+    if run["strategy"] != "fsdp":
+        return {}
+    forwards = run["eval_forwards"] if evaluates(step, run) else 0
+    if run["stays"]:  # rows change at the end of a step alone: an evaluation's whole forms serve the next step
+        gathers = n * (not evaluates(step - 1, run)) + n * (forwards > 0)
+    else:  # the root is whole from forward to backward
+        gathers = each * (2 * n - 1 if run["dropped"] else n) + forwards * n
+    return {"all_gather": gathers, "reduce_scatter": rounds * n}
 
 
 def check_step(step, spans, run):
     """`spans` are those of the step, of all ranks."""
-    each, rounds = run["micros"] // run["ranks"], run["rounds"]
-    want = {"step": 1, "forward": each, "backward": each, "update": 1}
-    if run["ddp"]:
-        want |= {"wait": rounds, "agree": 1, "all_reduce": rounds * run["buckets"]}
-    if step % run["eval"] == 0 or step == run["steps"]:
+    each = run["micros"] // run["ranks"]
+    want = {"step": 1, "forward": each, "backward": each, "update": 1, **operations_of(step, run)}
+    if run["strategy"] != "single":
+        want["agree"] = 1
+    if run["strategy"] == "ddp":
+        want["wait"] = run["rounds"]
+    if evaluates(step, run):
         want["evaluation"] = 1
     for rank in range(run["ranks"]):
         own = [s for s in spans if s.pid == rank]
-        cli.equal(dict(collections.Counter(s.name for s in own)), want, f"spans of step {step}, rank {rank}")
+        found = collections.Counter(s.name for s in own)
+        if run["strategy"] == "fsdp":  # for what was not there in time
+            found.pop("wait", None)
+        cli.equal(dict(found), {name: n for name, n in want.items() if n}, f"spans of step {step}, rank {rank}")
         whole = next((s for s in own if s.name == "step"), None)
         if not whole:
             continue
+        around = [s for s in own if s.name == "evaluation"]
         for s in own:
             inside = whole.start <= s.start and s.end <= whole.end
-            cli.equal(inside, s.name != "evaluation", f"{s} inside {whole}")
-            cli.equal(s.tid, COMM if s.name == "all_reduce" else COMPUTE, f"track of {s}")
-        if run["ddp"]:
-            bytes_sent = sum(s.args["bytes"] for s in own if s.name == "all_reduce")
-            cli.equal(bytes_sent, run["width"] * run["parameters"] * rounds, "bytes of the buckets")
+            after = run["strategy"] == "fsdp" and any(e.start <= s.start and s.end <= e.end for e in around)
+            cli.check(inside or s.name == "evaluation" or after, f"{s} inside {whole}")
+            cli.equal(s.tid, TRACK_OF.get(s.name, COMPUTE), f"track of {s}")
+        bytes_sent = sum(s.args["bytes"] for s in own if s.name in ("all_reduce", "reduce_scatter"))
+        if run["strategy"] != "single":
+            cli.equal(bytes_sent, run["width"] * run["parameters"] * run["rounds"], "bytes of the gradients")
+        sizes = {s.args["unit"]: s.args["bytes"] for s in own if s.name == "all_gather"}
+        cli.check(not sizes or sum(sizes.values()) == 4 * run["parameters"], f"bytes of whole units: {sizes}")
     for phase in ("forward", "backward"):
         micros = sorted(s.args["micro_batch"] for s in spans if s.name == phase)
         cli.equal(micros, list(range(run["micros"])), f"micro-batches of {phase} in step {step}")
@@ -111,8 +152,8 @@ def check_flights(events, spans, overlap):
     pairs = collections.defaultdict(dict)
     for e in events:
         if e["ph"] in "be":
-            pairs[e["pid"], e["args"]["sequence"]][e["ph"]] = e
-    operations = {(s.pid, s.args["sequence"]): s for s in spans if s.name == "all_reduce"}
+            pairs[e["pid"], e["tid"], e["args"]["sequence"]][e["ph"]] = e
+    operations = {(s.pid, s.tid, s.args["sequence"]): s for s in spans if s.name in TRACK_OF}
     cli.equal(sorted(pairs), sorted(operations), "operations launched and run")
     backward = [s for s in spans if s.name == "backward"]
     early = 0
@@ -123,7 +164,7 @@ def check_flights(events, spans, overlap):
         cli.equal((ns(pair["e"]["ts"]), pair["b"]["args"]), (s.end, s.args), f"end of {s}")
         launched = ns(pair["b"]["ts"])
         cli.check(launched <= s.start, f"{s} was launched at {launched}")
-        early += any(b.pid == s.pid and b.holds(launched) for b in backward)
+        early += s.name != "all_gather" and any(b.pid == s.pid and b.holds(launched) for b in backward)
     if operations:
         cli.equal(early > 0, overlap, f"{early} operations were launched during backward; any")
 
@@ -136,14 +177,15 @@ def check_arrows(events, spans, ranks):
             ends[e["id"]][e["ph"]] = e
     operations = collections.defaultdict(dict)
     for s in spans:
-        if s.name == "all_reduce":
-            operations[s.args["sequence"]][s.pid] = s
+        if s.name in TRACK_OF:
+            operations[s.args["sequence"] * KINDS + KIND_OF[s.name]][s.pid] = s
     cli.equal(len(ends), len(operations) * (ranks - 1), "arrows")
     for name, pair in ends.items():
         ops, (sent, come) = operations[int(name, 16) >> 16], (pair["s"], pair["f"])
         cli.equal(come.get("bp"), "e", "bp")
         last = max(ops.values(), key=lambda s: (s.start, -s.pid))
-        cli.equal((sent["pid"], sent["tid"]), (last.pid, COMM), "an arrow's start")
+        cli.equal((sent["pid"], sent["tid"]), (last.pid, last.tid), "an arrow's start")
+        cli.equal(come["tid"], last.tid, "the track of its end")
         cli.check(come["pid"] != sent["pid"], f"arrow {name} from rank {sent['pid']} to itself")
         cli.check(ops[sent["pid"]].holds(ns(sent["ts"])), f"{sent} in {ops[sent['pid']]}")
         cli.check(ops[come["pid"]].holds(ns(come["ts"])), f"{come} in {ops[come['pid']]}")
@@ -151,7 +193,7 @@ def check_arrows(events, spans, ranks):
 
 
 def check_trace(events, run, overlap):
-    cli.equal({e["ph"] for e in events}, set("MX" + "be" * run["ddp"] + "sf" * (run["ranks"] > 1)), "kinds of events")
+    cli.equal({e["ph"] for e in events}, set("MX" + "be" * (run["strategy"] != "single") + "sf" * (run["ranks"] > 1)), "kinds of events")
     spans = [Span(e) for e in events if e["ph"] == "X"]
     by_step = collections.defaultdict(list)
     for span in spans:
@@ -170,13 +212,35 @@ def trained(folder, name, *options):
     return cli.check_ok(r) and cli.equal([w for w in cli.warnings(r.stderr) if "trace" in w], [], "warnings")
 
 
+def strategy_of(ranks, settings):
+    named = [s.split("=")[1] for s in settings if s.startswith("parallel.strategy=")]
+    return named[0] if named else "ddp" if ranks > 1 else "single"
+
+
+def groups_in(events, strategy):
+    """Buckets or units that travelled."""
+    key = "bucket" if strategy == "ddp" else "unit"
+    found = {e["args"][key] for e in events if e.get("name") in TRACK_OF}
+    cli.equal(sorted(found), list(range(len(found))), f"{key}s")
+    cli.check(strategy == "single" or len(found) > 2, f"{len(found)} {key}s, want some")
+    return len(found)
+
+
+def rounds_of(strategy, ranks, micros, settings):
+    """How often gradients travel in a step."""
+    each = micros // ranks
+    blocks, interleaved = each & (each - 1) == 0, ranks & (ranks - 1) == 0
+    wanted = strategy == "fsdp" and "parallel.accumulate=local" not in settings
+    return each if (interleaved if wanted else not blocks) else 1
+
+
 def check_row(folder, name, ranks, micros, steps, settings):
     cli.row(name)
     whole = [f"run.steps={steps}", f"batch.global={2 * micros}"]
-    ddp, narrow = ranks > 1 or "parallel.strategy=ddp" in settings, "parallel.compress=bf16" in settings
+    strategy, narrow = strategy_of(ranks, settings), "parallel.compress=bf16" in settings
     sets = [part for s in whole + settings for part in ("--set", s)]
     job = ["--nproc", str(ranks)] if ranks > 1 else []
-    ok = trained(folder, "plain", *sets, *(job if narrow else []))
+    ok = trained(folder, "plain", *sets, *(job if narrow else []), *([] if job else ["--set", "parallel.strategy=auto"]))
     if not ok or not trained(folder, "traced", "--set", "log.trace=true", *sets, *job):
         return
     for key in ("params_sha256", "state_sha256"):
@@ -184,13 +248,12 @@ def check_row(folder, name, ranks, micros, steps, settings):
     cli.check("trace.json" not in os.listdir(os.path.join(folder, "plain")), "trace.json only when asked for")
     events = read_trace(folder, "traced")
     dry = json.loads(cli.run(folder, "train", "c.json", "--dry-run", *sets).stdout)
-    each = micros // ranks
-    interleaved = each & (each - 1) != 0
-    buckets = {e["args"]["bucket"] for e in events if e.get("name") == "all_reduce"}
-    cli.equal(sorted(buckets), list(range(len(buckets))), "buckets")
-    cli.check(not ddp or len(buckets) > 2, f"{len(buckets)} buckets, want some")
-    check_trace(events, {"ranks": ranks, "micros": micros, "steps": steps, "buckets": len(buckets), "eval": 3,
-                         "rounds": each if interleaved else 1, "parameters": dry["parameters"], "ddp": ddp,
+    shared = "parallel.backend=tcp" not in settings
+    check_trace(events, {"ranks": ranks, "micros": micros, "steps": steps, "eval": 3, "strategy": strategy,
+                         "groups": groups_in(events, strategy), "rounds": rounds_of(strategy, ranks, micros, settings),
+                         "stays": shared or any("shard=" in s for s in settings),
+                         "dropped": "parallel.reshard_after_forward=false" not in settings,
+                         "eval_forwards": -(-micros // ranks), "parameters": dry["parameters"],
                          "width": 2 if narrow else 4},
                 "parallel.overlap=false" not in settings)
 
@@ -198,7 +261,7 @@ def check_row(folder, name, ranks, micros, steps, settings):
 def main():
     with cli.workspace() as folder:
         cli.write_config(folder, batch={"global": 8, "micro": 2}, eval__every=3, eval__batches=1, log__every=100,
-                         model__d_model=16, model__n_layer=1, parallel__bucket_mb=0.005)
+                         model__d_model=16, model__n_layer=2, parallel__bucket_mb=0.005)
         for row in ROWS:
             check_row(folder, *row)
     cli.finish()

@@ -57,9 +57,6 @@ CONFIGS = [
      ["run.memory_mb", "1 MiB", "parameters"]),
     ("run directory is a file", {"run__dir": "text.txt"}, ["text.txt"]),
     ("run directory below a file", {"run__dir": "text.txt/a/b"}, ["text.txt"]),
-    ("fsdp", {"parallel__strategy": "fsdp"}, ["parallel.strategy", "not in this version"]),
-    ("tensorboard", {"log__tensorboard": True}, ["log.tensorboard", "not in this version"]),
-    ("bf16", {"parallel__param_dtype": "bf16"}, ["parallel.param_dtype", "not in this version"]),
 ]
 
 # name, text of the config file, texts of the error line
@@ -142,8 +139,7 @@ USAGE = [
     ("bench collectives, compare on one", COLLECTIVES + ["-n", "1", "--compare", "ring,tree"], ["--compare", "one rank"]),
     ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
-] + [("later: " + name, [name, "x"], [name, "not in this version"])
-     for name in "plan report".split()]
+]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_ddp_faults.py LOCKSTEP - one rank of a training goes wrong: all end soon, name it, and leave nothing.
+"""test_ddp_faults.py LOCKSTEP [--strategy fsdp] [TEST...] - one rank of a training goes wrong: all end soon, name it,
+and leave nothing.
 
 Each row is one fault under `lockstep train --nproc`, or under `lockstep run` where one rank is to have another
 config.  Judged are: the time from the fault to the end, the exit status, that every survivor's error line names the
@@ -20,8 +21,18 @@ import jobs  # noqa: E402
 
 LONG = 10_000_000  # steps: no run ends by itself
 SOON_S = 2.0       # from the fault to the end of everything
+FSDP = "--strategy" in sys.argv and sys.argv[sys.argv.index("--strategy") + 1] == "fsdp"
 BASE = {"run__steps": LONG, "model__dropout": 0.1, "batch__global": 8, "eval__every": 3, "eval__batches": 0,
-        "log__progress": "none", "parallel__bucket_mb": 0.02, "optim__schedule__type": "constant"}
+        "log__progress": "none", "parallel__bucket_mb": 0.02, "optim__schedule__type": "constant",
+        "parallel__strategy": "fsdp" if FSDP else "ddp"}
+# Where parameters are gathered, and gradients scattered: kills come while each of these goes on.
+SHARDS = [{"parallel__prefetch": 1}, {"parallel__shard": "optimizer"}, {"parallel__prefetch": 0},
+          {"parallel__reshard_after_forward": False}, {"parallel__accumulate": "local"},
+          {"parallel__shard": "gradients", "parallel__prefetch": 2}]
+
+
+def sharding(i):
+    return SHARDS[i % len(SHARDS)] if FSDP else {}
 
 
 def write(folder, **changes):
@@ -55,13 +66,16 @@ def check_culprit(job, survivors, culprit, *texts):
 # ---- killed and stopped ----
 
 def test_killed(folder):
-    """In forward, backward, a bucket, the optimizer, an evaluation: at random moments of a run that does all that."""
+    """
+    In forward, backward, a bucket, the optimizer, an evaluation: at random moments of a run that does all that.  Under
+    FSDP in a gather of forward or of backward, in a reduce_scatter too.
+    """
     draw, most = random.Random(11), 0.0
     for i in range(20):
         n, backend = (2, 4)[i % 2], ("shm", "tcp")[i // 2 % 2]
         culprit = draw.randrange(n)
         cli.row(f"kill {i}: rank {culprit} of {n}, {backend}")
-        job = train(folder, n, f"run.dir=r{i}", parallel__backend=backend)
+        job = train(folder, n, f"run.dir=r{i}", parallel__backend=backend, **sharding(i))
         pids = job.wait_for_ranks()
         job.wait_until(lambda: job.lines(f"r{i}") >= 1, "metrics")
         time.sleep(draw.random() * 0.1)
@@ -110,7 +124,8 @@ def test_stopped(folder):
     for i, (n, backend) in enumerate([(2, "shm"), (4, "tcp"), (4, "shm"), (2, "tcp")]):
         culprit = (n - 1, 0, 2, 1)[i]
         cli.row(f"stop rank {culprit} of {n}, {backend}")
-        job = train(folder, n, f"run.dir=s{i}", parallel__backend=backend, parallel__timeout_s=timeout_s)
+        job = train(folder, n, f"run.dir=s{i}", parallel__backend=backend, parallel__timeout_s=timeout_s,
+                    **sharding(i))
         pids = job.wait_for_ranks()
         job.wait_until(lambda: job.lines(f"s{i}") >= 1, "metrics")
         fault = time.monotonic()
@@ -150,7 +165,12 @@ DIFFERENT = [
     ("lines of the log", ["log.every=2"], 2, ["log.every"]),
     ("overlap", ["parallel.overlap=false"], 2, ["parallel.overlap"]),
     ("bucket_mb", ["parallel.bucket_mb=1"], 2, ["parallel.bucket_mb"]),
+    ("strategy", ["parallel.strategy=auto"], 2, ["parallel.strategy"]),
 ]
+if FSDP:
+    DIFFERENT += [(key, [f"parallel.{key}={value}"], 2, [f"parallel.{key}"]) for key, value in [
+        ("shard", "gradients"), ("reshard_after_forward", "false"), ("prefetch", 0), ("accumulate", "local"),
+        ("unit_blocks", 2)]]
 
 
 def test_different(folder):
@@ -259,7 +279,7 @@ def test_not_finite(folder):
         alone = cli.run(folder, "train", "c.json", "--set", "model.init=init.safetensors", "--set", "run.dir=alone")
         cli.check_error(alone, 1, "step 1", f"micro-batch {micro}", "lm_head.weight")
         fault = time.monotonic()
-        job = train(folder, n, "model.init=init.safetensors", "run.dir=z", **same)
+        job = train(folder, n, "model.init=init.safetensors", "run.dir=z", **same, **sharding(micro))
         check_end(job, fault, [1], 2 * SOON_S)
         check_culprit(job, range(n), micro * n // 4, "step 1", f"micro-batch {micro}", "lm_head.weight", "was not taken")
         cli.equal(cli.latest(folder, "z"), None, "nothing was updated or saved")
@@ -272,7 +292,8 @@ def check_saved(job, folder, run_dir):
     s = cli.summary(folder, run_dir)
     last = [m for m in cli.metrics(folder, run_dir) if "loss" in m][-1]
     cli.equal((str(s["steps"]), str(s["tokens"])), (last["step"], last["tokens"]), "last step")
-    cli.check_ok(cli.run(folder, "train", "c.json", "--set", f"run.steps={s['steps']}", "--set", "run.dir=whole"))
+    cli.check_ok(cli.run(folder, "train", "c.json", "--set", f"run.steps={s['steps']}", "--set", "run.dir=whole", "--set",
+                         "parallel.strategy=single"))
     whole = cli.summary(folder, "whole")
     for key in ("params_sha256", "state_sha256", "final_loss"):
         cli.equal(s[key], whole[key], key)
@@ -375,8 +396,9 @@ TESTS = [test_killed, test_killed_early, test_launcher_killed, test_stopped, tes
 
 
 def main():
+    named = [word for word in sys.argv[2:] if word.startswith("test_")]
     for test in TESTS:
-        if len(sys.argv) > 2 and test.__name__ not in sys.argv[2:]:
+        if named and test.__name__ not in named:
             continue
         with cli.workspace() as folder:
             began = time.monotonic()

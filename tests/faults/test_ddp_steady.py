@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddp_steady.py LOCKSTEP - long runs of several ranks take no more memory, descriptors or threads with time.
+"""test_ddp_steady.py LOCKSTEP [--strategy fsdp] - long runs of several ranks take no more memory, descriptors or threads with time.
 
 1,000 steps of a tiny model on 4 ranks, evaluations included: after the first 100 nothing grows on any rank.  And 8
 ranks, more than there are cores, train without a hang.
@@ -17,8 +17,18 @@ WARM_UP, STEPS = 100, 1000
 # Measured: 0 to 20 KiB.  What leaks 100 bytes a step and rank is beyond it.
 GROWTH_KIB = 64
 
+FSDP = "--strategy" in sys.argv and sys.argv[sys.argv.index("--strategy") + 1] == "fsdp"
+BASE = {"log__progress": "none", "parallel__strategy": "fsdp" if FSDP else "ddp"}
 # name, changes of the config
 RUNS = [
+    ("shm, sharded, prefetch 1", {"parallel__backend": "shm", "batch__global": 16}),
+    ("shm, interleaved, kept, prefetch 2",
+     {"parallel__backend": "shm", "batch__global": 24, "batch__micro": 2, "parallel__prefetch": 2,
+      "parallel__reshard_after_forward": False}),
+    ("tcp, gradients, local, 2 threads",
+     {"parallel__backend": "tcp", "batch__global": 16, "batch__micro": 2, "parallel__shard": "gradients",
+      "parallel__accumulate": "local", "run__threads": 2}),
+] if FSDP else [
     ("shm, blocks", {"parallel__backend": "shm", "batch__global": 16}),
     ("shm, interleaved, many buckets",
      {"parallel__backend": "shm", "batch__global": 24, "batch__micro": 2, "parallel__bucket_mb": 0.001}),
@@ -50,7 +60,7 @@ def test_flat(folder):
     for name, changes in RUNS:
         cli.row(name)
         shutil.rmtree(os.path.join(folder, "r"), ignore_errors=True)  # whose lines are counted
-        cli.write_config(folder, **{"run__steps": STEPS, "eval__every": 50, "eval__batches": 0, "log__progress": "none",
+        cli.write_config(folder, **{**BASE, "run__steps": STEPS, "eval__every": 50, "eval__batches": 0,
                                     "model__dropout": 0.1, **changes})
         job = jobs.Job(folder, 4, "train", "c.json", "--nproc", "4")
         first, last = watch(job)
@@ -69,8 +79,8 @@ def test_flat(folder):
 def test_many(folder):
     for backend in ("shm", "tcp"):
         cli.row(f"8 ranks, {backend}")
-        cli.write_config(folder, run__steps=200, parallel__backend=backend, batch__global=16, batch__micro=2,
-                         log__progress="none", parallel__timeout_s=20)
+        cli.write_config(folder, **{**BASE, "run__steps": 200, "parallel__backend": backend, "batch__global": 16,
+                                    "batch__micro": 2, "parallel__timeout_s": 20})
         began = time.monotonic()
         job = jobs.Job(folder, 8, "train", "c.json", "--nproc", "8")
         cli.equal(job.end(), 0, "exit status")

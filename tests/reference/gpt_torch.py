@@ -124,18 +124,31 @@ def mlp(x, p, name, model):
     return linear(y, p, name + ".proj")
 
 
-def loss_of(p, inputs, targets, model):
-    """The mean cross-entropy over all tokens; inputs and targets are (B,T)."""
+def embedded(p, inputs, model):
+    """(B,T) tokens -> (B,T,C)."""
     x = F.embedding(inputs, p["wte.weight"])
-    if model["position"] == "learned":
-        x = x + p["wpe.weight"][:inputs.shape[1]]
-    for i in range(model["n_layer"]):
-        x = x + attention(norm(x, p, f"h.{i}.ln_1", model), p, f"h.{i}.attn", model)
-        x = x + mlp(norm(x, p, f"h.{i}.ln_2", model), p, f"h.{i}.mlp", model)
+    return x + p["wpe.weight"][:inputs.shape[1]] if model["position"] == "learned" else x
+
+
+def block(x, p, i, model):
+    x = x + attention(norm(x, p, f"h.{i}.ln_1", model), p, f"h.{i}.attn", model)
+    return x + mlp(norm(x, p, f"h.{i}.ln_2", model), p, f"h.{i}.mlp", model)
+
+
+def head_loss(x, p, targets, model):
+    """The mean cross-entropy over all tokens."""
     x = norm(x, p, "ln_f", model)
     logits = F.linear(x, p["wte.weight" if model["tie_embeddings"] else "lm_head.weight"])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def loss_of(p, inputs, targets, model):
+    """The mean cross-entropy over all tokens; inputs and targets are (B,T)."""
+    x = embedded(p, inputs, model)
+    for i in range(model["n_layer"]):
+        x = block(x, p, i, model)
+    return head_loss(x, p, targets, model)
 
 
 def load_parameters(path, model, dtype=torch.float32):

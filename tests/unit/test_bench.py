@@ -21,6 +21,7 @@ ROWS = [
     ("one rank", 1, [], ["--nproc", "1"]),
     ("two ranks", 2, [], ["--nproc", "2"]),
     ("four ranks over TCP", 4, [], ["--nproc=4", "--set", "parallel.backend=tcp"]),
+    ("two ranks, sharded", 2, [], ["--nproc", "2", "--set", "parallel.strategy=fsdp"]),
     ("a job", 2, ["run", "-n", "2", "--", cli.command()], []),
 ]
 

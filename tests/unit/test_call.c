@@ -4,6 +4,7 @@
 #include "dist/comm/call.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/clock.h"

@@ -6,11 +6,13 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/json.h"
+#include "dist/comm/board.h"
 #include "dist/comm/transport_faulty.h"
 #include "temp_dir.h"
 

@@ -139,14 +139,16 @@ static void test_sets_refused(void)
          "--set run.steps=1e3: run.steps: wanted an integer, found 1e3"},
         {"run.steps=many", LS_ECONFIG, "run.steps: wanted an integer, found \"many\""},
         {"optim.lr=01", LS_ECONFIG, "optim.lr: wanted a number, found \"01\""},
-        {"parallel.strategy=fsdp", LS_EUNSUPPORTED,
-         "parallel.strategy: \"fsdp\" is not in this version"},
+        {"parallel.shard=half", LS_ECONFIG,
+         "parallel.shard: wanted \"full\", \"gradients\" or \"optimizer\", found \"half\""},
+        {"parallel.accumulate=both", LS_ECONFIG,
+         "parallel.accumulate: wanted \"sharded\" or \"local\", found \"both\""},
+        {"parallel.prefetch=1025", LS_ECONFIG, "parallel.prefetch: 1025 is out of range"},
+        {"parallel.unit_blocks=0", LS_ECONFIG, "parallel.unit_blocks: 0 is out of range"},
         {"parallel.param_dtype=f16", LS_ECONFIG,
          "parallel.param_dtype: wanted \"f32\" or \"bf16\", found \"f16\""},
-        {"parallel.reduce_dtype=bf16", LS_EUNSUPPORTED,
-         "parallel.reduce_dtype: \"bf16\" is not in"},
-        {"log.tensorboard=true", LS_EUNSUPPORTED,
-         "log.tensorboard: true is not in this version"},
+        {"parallel.reduce_dtype=f16", LS_ECONFIG,
+         "parallel.reduce_dtype: wanted \"f32\" or \"bf16\", found \"f16\""},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

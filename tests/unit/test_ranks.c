@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "dist/comm/board.h"
 #include "ranks.h"
 
 enum { N = 3, MILLISECOND = 1000000 };

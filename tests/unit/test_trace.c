@@ -31,12 +31,20 @@ static void test_spans(void)
     ls_trace_spans(t, &n);
     CHECK(n == 0);
 
+    TEST_ROW("what other ranks have too");
+    ls_trace_until_now(t, LS_SPAN_WAIT, start, 0);
+    ls_trace_until_now(t, LS_SPAN_STEP, start, 0);
+    ls_trace_spans(t, &n);
+    CHECK(n == 2 && ls_trace_alike(t) == 1);
+    ls_trace_clear(t);
+    CHECK(ls_trace_alike(t) == 0);
+
     TEST_ROW("beyond the capacity");
     for (int64_t i = 0; i < LS_TRACE_CAPACITY + 5; i++)
         ls_trace_add(t, &(ls_span){.start = i});
     s = ls_trace_spans(t, &n);
     CHECK(n == LS_TRACE_CAPACITY && s[n - 1].start == n - 1);
-    CHECK(ls_trace_lost(t) == 5);
+    CHECK(ls_trace_lost(t) == 5 && ls_trace_alike(t) == n + 5);
     ls_trace_clear(t);
     ls_trace_add(t, &(ls_span){.start = 1});
     ls_trace_spans(t, &n);
@@ -44,7 +52,15 @@ static void test_spans(void)
     ls_trace_free(t);
 }
 
-/* Rank 0 alone has an operation 9; rank 1 came last to 10, rank 0 to 11. */
+/* The operations that sum: of unit 3, the tenth of a group of its own. */
+#define REDUCED(at)                                                                   \
+    {                                                                                 \
+        .kind = LS_SPAN_REDUCE_SCATTER, .launched = 19000, .start = at, .end = 22500, \
+        .bytes = 8, .sequence = 10, .index = 3                                        \
+    }
+
+/* Rank 0 alone has an operation 9; rank 1 came last to 10, rank 0 to 11 and to the reduction.
+ */
 static const ls_span spans[] = {
     {.kind = LS_SPAN_BACKWARD, .start = 900, .end = 4000001, .step = 1, .index = 2},
     {.kind = LS_SPAN_ALL_REDUCE, .start = 1500, .end = 7000, .sequence = 9},
@@ -56,8 +72,10 @@ static const ls_span spans[] = {
      .sequence = 10,
      .step     = 1},
     {.kind = LS_SPAN_ALL_REDUCE, .start = 12000, .end = 14000, .sequence = 11, .index = 1},
+    REDUCED(20500),
     {.kind = LS_SPAN_ALL_REDUCE, .start = 5000, .end = 9000, .sequence = 10},
-    {.kind = LS_SPAN_ALL_REDUCE, .start = 10000, .end = 14000, .sequence = 11}};
+    {.kind = LS_SPAN_ALL_REDUCE, .start = 10000, .end = 14000, .sequence = 11},
+    REDUCED(20000)};
 
 /* Lines of which the events that matter here are whole ones. */
 static const char *const wanted[] = {
@@ -70,15 +88,23 @@ static const char *const wanted[] = {
     "{\"ph\":\"X\",\"name\":\"all_reduce\",\"cat\":\"comm\",\"pid\":0,\"tid\":1,\"ts\":2.000,"
     "\"dur\":6.000,\"args\":{\"step\":1,\"bucket\":0,\"bytes\":16,\"sequence\":10}},\n",
     "{\"ph\":\"b\",\"name\":\"bucket "
-    "0\",\"cat\":\"bucket\",\"id2\":{\"local\":\"a\"},\"pid\":0,"
+    "0\",\"cat\":\"bucket\",\"id2\":{\"local\":\"6b\"},\"pid\":0,"
     "\"tid\":1,\"ts\":1.000,\"args\":{\"step\":1,\"bucket\":0,\"bytes\":16,\"sequence\":10}},"
     "\n",
-    "{\"ph\":\"s\",\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"a0000\",\"pid\":1,"
+    "{\"ph\":\"s\",\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"6b0000\",\"pid\":1,"
     "\"tid\":1,\"ts\":4.000},\n{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"last to "
-    "come\",\"cat\":\"flow\",\"id\":\"a0000\",\"pid\":0,\"tid\":1,\"ts\":6.000},\n",
-    "{\"ph\":\"s\",\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"b0001\",\"pid\":0,"
+    "come\",\"cat\":\"flow\",\"id\":\"6b0000\",\"pid\":0,\"tid\":1,\"ts\":6.000},\n",
+    "{\"ph\":\"s\",\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"750001\",\"pid\":0,"
     "\"tid\":1,\"ts\":11.000},\n{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"last to "
-    "come\",\"cat\":\"flow\",\"id\":\"b0001\",\"pid\":1,\"tid\":1,\"ts\":12.000}\n]\n"};
+    "come\",\"cat\":\"flow\",\"id\":\"750001\",\"pid\":1,\"tid\":1,\"ts\":12.000},\n",
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":2,\"args\":{\"name\":\"comm, "
+    "reduce_scatter\"}},\n",
+    "{\"ph\":\"X\",\"name\":\"reduce_scatter\",\"cat\":\"comm\",\"pid\":1,\"tid\":2,\"ts\":19."
+    "000,"
+    "\"dur\":2.500,\"args\":{\"step\":0,\"unit\":3,\"bytes\":8,\"sequence\":10}},\n",
+    "{\"ph\":\"s\",\"name\":\"last to come\",\"cat\":\"flow\",\"id\":\"6d0001\",\"pid\":0,"
+    "\"tid\":2,\"ts\":19.500},\n{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"last to "
+    "come\",\"cat\":\"flow\",\"id\":\"6d0001\",\"pid\":1,\"tid\":2,\"ts\":20.500}\n]\n"};
 
 static void test_text(void)
 {
@@ -88,7 +114,7 @@ static void test_text(void)
 
     TEST_ROW("text");
     CHECK_OK(ls_trace_file_open(path, 2, 1000, &f));
-    ls_trace_file_add(f, spans, (int64_t[]){4, 2});
+    ls_trace_file_add(f, spans, (int64_t[]){5, 3});
     CHECK_OK(ls_trace_file_check(f));
     ls_trace_file_close(f);
     FILE *file = fopen(path, "r");
@@ -96,7 +122,7 @@ static void test_text(void)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!CHECK(strstr(text, wanted[i]) != NULL))
             printf("     %s\n     in %s\n", wanted[i], text);
-    CHECK(!strstr(text, "\"id\":\"9"));
+    CHECK(!strstr(text, "\"id\":\"61"));
     if (file)
         fclose(file);
     free(text);
