@@ -3,7 +3,6 @@
  */
 #include "cli/parallel.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,8 +104,7 @@ ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
 }
 
 ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
-                           const ls_named_tensor *parameters, int n_parameters,
-                           const ls_named_tensor *state, int n_state, ls_strategy *strategy)
+                           const ls_model_tensors *tensors, ls_strategy *strategy)
 {
     ls_ddp_opts opts = {.bucket_mb   = cfg->parallel.bucket_mb,
                         .no_overlap  = !cfg->parallel.overlap,
@@ -119,8 +117,8 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
     if (p->strategy == LS_CFG_STRATEGY_FSDP)
         return LS_OK;
     if (p->strategy == LS_CFG_STRATEGY_SINGLE)
-        return ls_strategy_single(strategy, parameters, n_parameters);
-    ls_status status = ls_ddp_new(ranks->world, state, n_state, &opts, &ddp);
+        return ls_strategy_single(strategy, tensors->parameters, tensors->n_parameters);
+    ls_status status = ls_ddp_new(ranks->world, tensors->state, tensors->n_state, &opts, &ddp);
     if (!status)
         ls_strategy_ddp(strategy, ddp);
     return status;

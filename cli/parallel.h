@@ -39,12 +39,17 @@ LS_MUST_CHECK ls_status ls_parallel_shard(const ls_parallelism *p, const ls_conf
                                           const ls_ranks *ranks, ls_module *model,
                                           ls_strategy *strategy);
 
-/* Others: when the model has values.  state: parameters and buffers, borrowed; n_parameters of
- * parameters. */
+/* Tensors of a model, borrowed. */
+typedef struct {
+    const ls_named_tensor *parameters; /* [n_parameters] */
+    int                    n_parameters;
+    const ls_named_tensor *state; /* [n_state] these and buffers */
+    int                    n_state;
+} ls_model_tensors;
+
+/* Others: when the model has values. */
 LS_MUST_CHECK ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg,
-                                         const ls_ranks        *ranks,
-                                         const ls_named_tensor *parameters, int n_parameters,
-                                         const ls_named_tensor *state, int n_state,
+                                         const ls_ranks *ranks, const ls_model_tensors *tensors,
                                          ls_strategy *strategy);
 
 #endif

@@ -187,12 +187,13 @@ static int64_t leaves_of(const ls_config *cfg, int world)
     return leaves > 0 ? leaves : 1;
 }
 
-/* The partial sums of a rank that sums whole gradients by itself. */
-static double local_gradients(const ls_plan_model *m, int64_t leaves)
+/* The partial sums of a rank that sums whole gradients by itself; `placed` of them have a place
+ * elsewhere. */
+static double local_gradients(const ls_plan_model *m, int64_t leaves, double placed)
 {
     if (leaves == 1)
         return 0;
-    return (double)m->bytes * partial_sums(leaves) + (double)m->early;
+    return (double)m->bytes * larger(0, partial_sums(leaves) - placed) + (double)m->early;
 }
 
 /* ---- a rank ---- */
@@ -213,18 +214,18 @@ static double two_units(const ls_plan_model *m)
  * Interleaved ranks add up shards, others whole gradients before they send them.  The sums of a
  * later micro-batch arrive beside the earlier ones'; what is only on its way is in *arriving.
  */
-static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, ls_plan_kind kind,
-                                int size, double *arriving)
+static double sharded_gradients(const ls_config *cfg, const ls_plan_model *m, int size,
+                                double *arriving)
 {
     int64_t leaves = leaves_of(cfg, size);
     double  all    = shard_bytes(m, (double)m->n_unit, size);
-    double  late   = kind == LS_PLAN_ZERO1 ? all : shard_bytes(m, two_units(m), size);
+    double  late   = shard_bytes(m, two_units(m), size);
 
     *arriving = leaves > 1 ? late : 0;
     if (ls_parallel_interleaves(cfg, true, size))
         return larger(1, partial_sums(leaves)) * all;
     *arriving = 0;
-    return local_gradients(m, leaves) + all;
+    return local_gradients(m, leaves, 0) + all;
 }
 
 /* Whole units that a rank holds for a while; where ranks share memory they read each other's.
@@ -267,8 +268,9 @@ static double comm_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_k
     switch (kind) {
     case LS_PLAN_DDP:
         return wire * (double)m->bytes + small_bytes(m, kind, w);
-    case LS_PLAN_ZERO1:
-        return (double)m->bytes + small_bytes(m, kind, w);
+    case LS_PLAN_ZERO1: /* one unit forms while two travel */
+        return unit_gradients(m) + (m->n_unit > 2 ? (double)m->unit : 0) +
+               small_bytes(m, kind, w);
     case LS_PLAN_ZERO2:
         return unit_gradients(m) + small_bytes(m, kind, w);
     case LS_PLAN_FSDP:
@@ -285,11 +287,13 @@ static double gradient_bytes(const ls_config *cfg, const ls_plan_model *m, ls_pl
 {
     int64_t leaves = leaves_of(cfg, size);
 
+    int in_buckets = !ls_parallel_interleaves(cfg, false, size); /* the first sums */
+
     *arriving = 0;
     if (kind == LS_PLAN_SINGLE)
-        return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves);
-    return kind == LS_PLAN_DDP ? local_gradients(m, leaves)
-                               : sharded_gradients(cfg, m, kind, size, arriving);
+        return leaves == 1 ? (double)m->bytes : local_gradients(m, leaves, 0);
+    return kind == LS_PLAN_DDP ? local_gradients(m, leaves, in_buckets)
+                               : sharded_gradients(cfg, m, size, arriving);
 }
 
 /* Bytes of a plan: no limit of a config keeps it from being larger than any memory. */
@@ -300,16 +304,16 @@ static int64_t whole(double bytes)
 
 /*
  * Gradients and activations at their common peak.  Of one micro-batch the gradients come as the
- * activations go, so that they are largest at the start of backward or at its end; under DDP
- * they are in buckets that stand there all the time.
+ * activations go, so that they are largest at the start of backward or at its end; on ranks
+ * they have places that stand there all the time.
  */
 static double together(const ls_config *cfg, int64_t vocab_size, const ls_plan_model *m,
                        ls_plan_kind kind, int size, double grads, double values)
 {
-    if (kind == LS_PLAN_DDP || leaves_of(cfg, size) > 1 || cfg->model.type != LS_CFG_MODEL_GPT)
+    if (kind != LS_PLAN_SINGLE || leaves_of(cfg, size) > 1 ||
+        cfg->model.type != LS_CFG_MODEL_GPT)
         return grads + values;
-    double early = kind == LS_PLAN_SINGLE ? (double)m->early : 0;
-    return larger(early + values, grads + last_activations(cfg, vocab_size));
+    return larger((double)m->early + values, grads + last_activations(cfg, vocab_size));
 }
 
 /*

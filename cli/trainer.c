@@ -114,8 +114,9 @@ static ls_status distribute(ls_trainer *t)
     if (!status)
         status = ls_ranks_agree(t->ranks, fill_model(t));
     if (!status)
-        status = ls_parallel_wrap(&t->parallel, cfg, t->ranks, t->parameters, t->n, t->state,
-                                  t->n_state, &t->strategy);
+        status = ls_parallel_wrap(
+            &t->parallel, cfg, t->ranks,
+            &(ls_model_tensors){t->parameters, t->n, t->state, t->n_state}, &t->strategy);
     return ls_ranks_agree(t->ranks, status);
 }
 

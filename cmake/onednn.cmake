@@ -22,6 +22,7 @@ endif()
 if(LS_ONEDNN_MAJOR MATCHES "^[23]$")
   set(LS_BF16_SOURCES core/kernels/gemm_bf16_onednn.c core/kernels/gemm_bf16_onednn${LS_ONEDNN_MAJOR}.c)
   set(LS_ONEDNN_LIBRARIES ${LS_ONEDNN_LIBRARY} ${CMAKE_DL_LIBS})
+  list(TRANSFORM LS_ONEDNN_LIBRARIES REPLACE "^dl$" "-ldl") # as pkg-config's file has it too
 elseif(LS_ONEDNN STREQUAL "ON")
   message(FATAL_ERROR "LS_ONEDNN is ON, and no oneDNN 2 or 3 was found (Debian: libdnnl-dev)")
 else()

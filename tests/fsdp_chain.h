@@ -46,8 +46,9 @@ static const ls_module_class chain_class = {"chain", forward_chain};
 
 static inline void open_model(model *m, ls_comm *world)
 {
-    ls_init                  init    = {LS_INIT_NORMAL, 0.4};
-    ls_linear_opts           linear  = {W, W, true, init, init};
+    ls_init        init   = {LS_INIT_NORMAL, 0.4};
+    ls_linear_opts linear = {
+        .in = W, .out = W, .bias = true, .weight_init = init, .bias_init = init};
     static const char *const names[] = {"l0", "l1", "l2", "l3", "l4", "l5", "l6", "l7"};
 
     *m      = (model){.tape = ls_tape_new(), .rank = ls_comm_rank(world)};

@@ -283,12 +283,15 @@ void ls_wait_end(ls_waiter *w)
         run->wait_ns += ls_now_ns() - w->since;
 }
 
-/* What went wrong in the transport becomes the failure of the group. */
+/* What went wrong in the transport becomes the failure of the group; it names its ranks, but
+ * where this one is short of memory. */
 static ls_status spread(ls_running *run, ls_status status)
 {
-    char text[LS_GUARD_TEXT];
+    char text[LS_GUARD_TEXT], who[24] = "";
 
-    snprintf(text, sizeof text, "%s", ls_error_message());
+    if (status == LS_ENOMEM)
+        snprintf(who, sizeof who, "rank %d: ", run->transport->rank);
+    snprintf(text, sizeof text, "%s%s", who, ls_error_message());
     return ls_guard_fail(run->guard, status, text);
 }
 

@@ -84,8 +84,9 @@ static net *new_net(net_forward forward)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     ls_init                  init    = {LS_INIT_NORMAL, 0.5};
-    ls_linear_opts           linear  = {W, W, true, init, init};
-    net                     *n       = ls_module_new(&net_class, sizeof *n, NULL, "");
+    ls_linear_opts           linear  = {
+                   .in = W, .out = W, .bias = true, .weight_init = init, .bias_init = init};
+    net *n = ls_module_new(&net_class, sizeof *n, NULL, "");
 
     for (int i = 0; i < LAYERS; i++)
         n->layer[i] = ls_linear_new(&n->base, names[i], &linear);
