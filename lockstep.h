@@ -53,6 +53,7 @@ extern "C" {
 
 #include "data/bpe_train.h"
 #include "data/dataset.h"
+#include "data/fingerprint.h"
 #include "data/sampler.h"
 #include "data/table.h"
 #include "data/text.h"
@@ -61,7 +62,11 @@ extern "C" {
 #include "data/tokenizer.h"
 
 #include "checkpoint/hf.h"
+#include "checkpoint/load.h"
 #include "checkpoint/params.h"
+#include "checkpoint/save.h"
+#include "checkpoint/store.h"
+#include "checkpoint/view.h"
 
 #include "dist/comm/comm.h"
 #include "dist/comm/join.h"

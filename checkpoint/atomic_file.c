@@ -112,19 +112,23 @@ static ls_status sync_and_close(ls_atomic_file *f)
     return rc < 0 && errno != EINTR ? io_error(f, "closing", errno) : LS_OK;
 }
 
-/* Some file systems have no sync of directories and say so; that is not a failure. */
-static ls_status sync_directory(const ls_atomic_file *f)
+static ls_status sync_names(const char *directory, const char *path)
 {
-    int fd = open(f->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0)
-        return io_error(f, "opening its directory", errno);
+        return ls_fail(LS_EIO, "%s: opening its directory: %s", path, strerror(errno));
     int rc   = fsync(fd);
     int code = errno;
     close(fd);
     if (rc < 0 && code != EINVAL && code != ENOTSUP)
-        return io_error(f, "fsync of its directory", code);
+        return ls_fail(LS_EIO, "%s: fsync of its directory: %s", path, strerror(code));
     return LS_OK;
+}
+
+ls_status ls_sync_directory(const char *directory)
+{
+    return sync_names(directory, directory);
 }
 
 ls_status ls_atomic_commit(ls_atomic_file *f)
@@ -137,7 +141,7 @@ ls_status ls_atomic_commit(ls_atomic_file *f)
         return io_error(f, "renaming the new file over it", errno);
     free(f->temporary);
     f->temporary = NULL;
-    return sync_directory(f);
+    return sync_names(f->directory, f->path);
 }
 
 void ls_atomic_abandon(ls_atomic_file *f)

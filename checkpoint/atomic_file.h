@@ -32,4 +32,10 @@ LS_MUST_CHECK ls_status ls_atomic_write(ls_atomic_file *f, const void *data, siz
 LS_MUST_CHECK ls_status ls_atomic_commit(ls_atomic_file *f);
 void                    ls_atomic_abandon(ls_atomic_file *f);
 
+/*
+ * Makes the names in a directory last.  Some file systems have no sync of directories and say
+ * so; that is not a failure.
+ */
+LS_MUST_CHECK ls_status ls_sync_directory(const char *directory);
+
 #endif

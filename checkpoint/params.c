@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/params_impl.h"
 #include "checkpoint/stream.h"
 #include "core/alloc.h"
@@ -110,6 +111,18 @@ static ls_status read_all(const ls_safetensors *file, const ls_named_tensor *lis
     return LS_OK;
 }
 
+ls_status ls_params_load_open(const ls_safetensors *file, const ls_named_tensor *list, size_t n)
+{
+    ls_status status = check_list(list, n);
+
+    if (status)
+        return ls_fail_in(status, "%s", file->path);
+    status = ls__params_match(file, list, n);
+    if (!status)
+        status = check_values(file);
+    return status ? status : read_all(file, list, n);
+}
+
 ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n)
 {
     ls_safetensors *file;
@@ -118,13 +131,8 @@ ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n
     if (status)
         return ls_fail_in(status, "%s", path);
     status = ls_safetensors_open(path, &file);
-    if (status)
-        return status;
-    status = ls__params_match(file, list, n);
     if (!status)
-        status = check_values(file);
-    if (!status)
-        status = read_all(file, list, n);
+        status = ls_params_load_open(file, list, n);
     ls_safetensors_close(file);
     return status;
 }
@@ -225,6 +233,20 @@ static void add_file_values(hash *h, const ls_safetensors *file, const ls_st_ent
     }
 }
 
+/* Entries of one kind (NULL: all). */
+static void add_entries(hash *h, const ls_safetensors                          *file,
+                        bool (*is)(const void *, const ls_st_entry *, int), int kind,
+                        void *buffer)
+{
+    for (size_t i = 0; i < file->header.n_entries; i++) {
+        const ls_st_entry *e = &file->header.entry[i];
+        if (is && !is(file, e, kind))
+            continue;
+        add_head(h, e->name, e->dtype, e->dim, e->ndim);
+        add_file_values(h, file, e, buffer);
+    }
+}
+
 ls_status ls_params_file_sha256(const ls_safetensors *file, char hex[LS_SHA256_HEX])
 {
     void *buffer = ls_mem_alloc(BUFFER_BYTES, LS_MEM_OTHER);
@@ -233,13 +255,31 @@ ls_status ls_params_file_sha256(const ls_safetensors *file, char hex[LS_SHA256_H
     if (!buffer)
         return ls_fail_in(LS_ENOMEM, "%s", file->path);
     h.status = ls_sha256_init(&h.sha);
-    for (size_t i = 0; i < file->header.n_entries; i++) {
-        const ls_st_entry *e = &file->header.entry[i];
-        add_head(&h, e->name, e->dtype, e->dim, e->ndim);
-        add_file_values(&h, file, e, buffer);
-    }
+    add_entries(&h, file, NULL, 0, buffer);
     ls_mem_free(buffer, BUFFER_BYTES, LS_MEM_OTHER);
     return finish(&h, hex);
+}
+
+ls_status ls__params_view_sha256(const ls_safetensors *file,
+                                 bool (*is)(const void *, const ls_st_entry *, int),
+                                 int64_t step, char params[LS_SHA256_HEX],
+                                 char state[LS_SHA256_HEX])
+{
+    void *buffer = ls_mem_alloc(BUFFER_BYTES, LS_MEM_OTHER);
+    hash  h;
+
+    if (!buffer)
+        return ls_fail_in(LS_ENOMEM, "%s", file->path);
+    h.status = ls_sha256_init(&h.sha);
+    add_entries(&h, file, is, LS_KIND_PARAMETER, buffer);
+    ls_status status = finish(&h, params);
+    h.status         = status ? status : ls_sha256_init(&h.sha);
+    add_entries(&h, file, is, LS_KIND_PARAMETER, buffer);
+    add_entries(&h, file, is, LS_KIND_OPTIMIZER, buffer);
+    add_head(&h, "step", "I64", NULL, 0);
+    add(&h, &step, sizeof step);
+    ls_mem_free(buffer, BUFFER_BYTES, LS_MEM_OTHER);
+    return finish(&h, state);
 }
 
 ls_status ls_params_file_check(const ls_safetensors *file, const char *hex)

@@ -33,6 +33,10 @@ LS_MUST_CHECK ls_status ls_params_save(const char *path, const ls_named_tensor *
  */
 LS_MUST_CHECK ls_status ls_params_load(const char *path, const ls_named_tensor *list, size_t n);
 
+/* The same of a file that is open. */
+LS_MUST_CHECK ls_status ls_params_load_open(const ls_safetensors  *file,
+                                            const ls_named_tensor *list, size_t n);
+
 /*
  * The hash by which states are compared, whatever wrote them: SHA-256 over the tensors in the
  * bytewise order of their names; for each the name, a NUL, the dtype's name, a NUL, each

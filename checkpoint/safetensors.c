@@ -98,6 +98,8 @@ void ls_safetensors_close(ls_safetensors *file)
 {
     if (!file)
         return;
+    if (file->backing)
+        file->backing->close(file->context);
     if (file->fd >= 0)
         close(file->fd);
     ls_st_header_free(&file->header);
@@ -143,7 +145,9 @@ ls_status ls_safetensors_read(const ls_safetensors *file, const ls_st_entry *ent
         return ls_fail(LS_EINVAL, "%s: tensor '%s': %zu bytes at %llu asked for, it has %llu",
                        file->path, ls_st_print_name(entry->name, &name), bytes,
                        (unsigned long long)offset, (unsigned long long)has);
-    ls_status status = read_at(file, file->data_offset + entry->begin + offset, buffer, bytes);
+    ls_status status =
+        file->backing ? file->backing->read(file->context, entry, offset, buffer, bytes)
+                      : read_at(file, file->data_offset + entry->begin + offset, buffer, bytes);
     return status ? ls_fail_in(status, "tensor '%s'", ls_st_print_name(entry->name, &name))
                   : LS_OK;
 }

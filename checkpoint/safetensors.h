@@ -55,13 +55,22 @@ typedef struct {
     char        *text; /* what names, keys and values point into */
 } ls_st_header;
 
+/* Where the tensors of a file that is put together out of others are (view.h). */
+typedef struct {
+    ls_status (*read)(void *context, const ls_st_entry *entry, uint64_t offset, void *buffer,
+                      size_t bytes);
+    void (*close)(void *context);
+} ls_st_backing;
+
 /* An open file. */
 typedef struct {
-    char        *path;
-    int          fd;
-    uint64_t     file_bytes;
-    uint64_t     data_offset; /* of the first tensor, in the file */
-    ls_st_header header;
+    char                *path;
+    int                  fd;
+    uint64_t             file_bytes;
+    uint64_t             data_offset; /* of the first tensor, in the file */
+    ls_st_header         header;
+    const ls_st_backing *backing; /* NULL: the tensors are in fd */
+    void                *context; /* the backing's, closed with the file */
 } ls_safetensors;
 
 /* A name fit for a message: control characters made visible, cut at about 80 bytes. */

@@ -10,8 +10,9 @@
 
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/json_scan.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_write_impl.h"
 #include "core/alloc.h"
+#include "core/gz.h"
 #include "core/strbuf.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are written as they lie");
@@ -145,9 +146,39 @@ static ls_status add_header(ls_strbuf *text, const placed *order, size_t n,
     return LS_OK;
 }
 
-static ls_status write_piece(void *file, const void *data, size_t bytes)
+enum { PIECE_BYTES = 1 << 20 }; /* stays in a core's cache between checksum and write */
+
+/* What was laid out, and where its values come from. */
+typedef struct {
+    const ls_st_source *tensors;
+    const placed       *order;
+    size_t              n;
+    const ls_st_giver  *giver;   /* NULL: none */
+    ls_st_written      *written; /* NULL: nobody asks */
+} plan;
+
+/* A file that values go into. */
+typedef struct {
+    ls_atomic_file    file;
+    const atomic_int *stop; /* NULL: none */
+    uint32_t          crc;  /* of the present tensor's values */
+} sink;
+
+static ls_status write_piece(void *to, const void *data, size_t bytes)
 {
-    return ls_atomic_write(file, data, bytes);
+    sink *s = to;
+
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const char *piece = (const char *)data + at;
+        size_t      n     = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        if (s->stop && *s->stop)
+            return ls_fail(LS_EINTERRUPTED, "%s: writing was given up", s->file.path);
+        s->crc           = ls_crc32(s->crc, piece, n);
+        ls_status status = ls_atomic_write(&s->file, piece, n);
+        if (status)
+            return status;
+    }
+    return LS_OK;
 }
 
 static ls_status let_go(void *to, const void *data, size_t bytes)
@@ -158,46 +189,62 @@ static ls_status let_go(void *to, const void *data, size_t bytes)
     return LS_OK;
 }
 
-/* What was laid out, and where its values come from. */
-typedef struct {
-    const ls_st_source *tensors;
-    const placed       *order;
-    size_t              n;
-    const ls_st_giver  *giver; /* NULL: none */
-} plan;
-
 /* The k-th of the file; `status` is how the file stands. */
-static ls_status write_values(ls_atomic_file *f, const plan *p, size_t k, ls_status status)
+static ls_status write_values(sink *f, const plan *p, size_t k, ls_status status)
 {
     const ls_st_source *s = p->order[k].source;
     size_t              i = (size_t)(s - p->tensors);
 
+    f->crc = 0;
     if (!p->giver || s->data)
-        return status ? status : ls_atomic_write(f, s->data, (size_t)p->order[k].bytes);
+        return status ? status : write_piece(f, s->data, (size_t)p->order[k].bytes);
     ls_status given = p->giver->give(p->giver->context, i, status ? let_go : write_piece, f);
     return status ? status : given;
 }
 
+/* Places and checksums, to who asks. */
+static void note_header(const plan *p, const ls_strbuf *header)
+{
+    if (!p->written)
+        return;
+    p->written->header_bytes = p->written->file_bytes = header->used;
+    p->written->header_crc                            = ls_crc32(0, header->data, header->used);
+}
+
+static void note_values(const plan *p, size_t k, uint32_t crc)
+{
+    size_t i = (size_t)(p->order[k].source - p->tensors);
+
+    if (!p->written)
+        return;
+    p->written->offset[i] = p->written->file_bytes;
+    p->written->crc[i]    = crc;
+    p->written->file_bytes += p->order[k].bytes;
+}
+
 static ls_status write_file(const char *path, const ls_strbuf *header, const plan *p)
 {
-    ls_atomic_file f;
-    ls_status      status = ls_atomic_begin(&f, path);
-    bool           begun  = !status;
+    sink      f      = {.stop = p->written ? p->written->stop : NULL};
+    ls_status status = ls_atomic_begin(&f.file, path);
+    bool      begun  = !status;
 
     if (!status)
-        status = ls_atomic_write(&f, header->data, header->used);
-    for (size_t k = 0; k < p->n; k++)
+        status = ls_atomic_write(&f.file, header->data, header->used);
+    note_header(p, header);
+    for (size_t k = 0; k < p->n; k++) {
         status = write_values(&f, p, k, status);
+        note_values(p, k, f.crc);
+    }
     if (!status)
-        status = ls_atomic_commit(&f);
+        status = ls_atomic_commit(&f.file);
     if (begun)
-        ls_atomic_abandon(&f);
+        ls_atomic_abandon(&f.file);
     return status;
 }
 
-ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tensors, size_t n,
-                                     const ls_st_metadata *pairs, size_t n_pairs,
-                                     const ls_st_giver *giver)
+static ls_status write_tensors(const char *path, const ls_st_source *tensors, size_t n,
+                               const ls_st_metadata *pairs, size_t n_pairs,
+                               const ls_st_giver *giver, ls_st_written *written)
 {
     if (n > LS_ST_MAX_TENSORS)
         return ls_fail(LS_EINVAL, "%s: %zu tensors, expected at most 2^20", path, n);
@@ -212,14 +259,28 @@ ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tenso
     if (status)
         ls_fail_in(status, "%s", path);
     else
-        status = write_file(path, &header, &(plan){tensors, order, n, giver});
+        status = write_file(path, &header, &(plan){tensors, order, n, giver, written});
     ls_strbuf_free(&header);
     free(order);
     return status;
 }
 
+ls_status ls_safetensors_write_given(const char *path, const ls_st_source *tensors, size_t n,
+                                     const ls_st_metadata *pairs, size_t n_pairs,
+                                     const ls_st_giver *giver)
+{
+    return write_tensors(path, tensors, n, pairs, n_pairs, giver, NULL);
+}
+
+ls_status ls__safetensors_write_checked(const char *path, const ls_st_source *tensors, size_t n,
+                                        const ls_st_metadata *pairs, size_t n_pairs,
+                                        ls_st_written *written)
+{
+    return write_tensors(path, tensors, n, pairs, n_pairs, NULL, written);
+}
+
 ls_status ls_safetensors_write(const char *path, const ls_st_source *tensors, size_t n,
                                const ls_st_metadata *pairs, size_t n_pairs)
 {
-    return ls_safetensors_write_given(path, tensors, n, pairs, n_pairs, NULL);
+    return write_tensors(path, tensors, n, pairs, n_pairs, NULL, NULL);
 }

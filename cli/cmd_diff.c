@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/json_scan.h"
+#include "checkpoint/view.h"
 #include "cli/commands.h"
 #include "cli/compare.h"
 #include "cli/files.h"
@@ -15,11 +16,13 @@
 static const char help[] =
     "usage: lockstep diff A B [--json]\n"
     "\n"
-    "Compares two checkpoints tensor by tensor, by their bits.  A and B are .safetensors "
-    "files\n"
-    "or run directories (their params.safetensors).  For a tensor that differs: the first\n"
-    "differing element, how many differ, the largest absolute difference and, for F32, the\n"
-    "largest distance in units in the last place.\n"
+    "Compares two checkpoints tensor by tensor, by their bits.  A and B are checkpoints'\n"
+    "directories, run directories (their newest valid ones) or .safetensors files.  Of two\n"
+    "checkpoints all tensors are compared, the optimizer's too; where one is a file, the\n"
+    "parameters.  For a tensor that differs: the first differing element, how many differ, "
+    "the\n"
+    "largest absolute difference and, for F32, the largest distance in units in the last "
+    "place.\n"
     "\n"
     "  --json       one JSON object on one line\n"
     "  -h, --help   this text\n"
@@ -229,15 +232,26 @@ static void end_output(comparison *c)
             (unsigned long long)c->only_b);
 }
 
+/* All tensors of two checkpoints; parameters where one of the two has nothing else. */
+static ls_status open_both(const ls_file_args *args, ls_safetensors **a, ls_safetensors **b)
+{
+    ls_status status = ls_checkpoint_open_state(args->path[0], a);
+
+    if (!status)
+        status = ls_checkpoint_open_state(args->path[1], b);
+    if (status || !ls_view_checkpoint(*a) == !ls_view_checkpoint(*b))
+        return status;
+    ls_view_keep(ls_view_checkpoint(*a) ? *a : *b, LS_KIND_PARAMETER);
+    return LS_OK;
+}
+
 /* *identical says whether they are, when the status is LS_OK. */
 static ls_status diff(const ls_file_args *args, bool *identical)
 {
     ls_safetensors *a = NULL, *b = NULL;
     comparison      c      = {.json = args->json};
-    ls_status       status = ls_checkpoint_open(args->path[0], &a);
+    ls_status       status = open_both(args, &a, &b);
 
-    if (!status)
-        status = ls_checkpoint_open(args->path[1], &b);
     if (status)
         goto out_close;
     c.a = a;

@@ -10,6 +10,7 @@
 
 #include "checkpoint/json_scan.h"
 #include "checkpoint/params.h"
+#include "checkpoint/view.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "core/alloc.h"
@@ -17,10 +18,15 @@
 static const char help[] =
     "usage: lockstep inspect CHECKPOINT [--json]\n"
     "\n"
-    "Lists what a checkpoint holds and verifies it.  CHECKPOINT is a .safetensors file, of\n"
-    "Lockstep or of any other program, or a run directory (its params.safetensors).\n"
+    "Lists what a checkpoint holds and verifies it.  CHECKPOINT is a checkpoint's directory, "
+    "a\n"
+    "run directory (its newest valid checkpoint), or a .safetensors file, of Lockstep or of "
+    "any\n"
+    "other program.\n"
     "\n"
-    "Verified are: the header, names, dtypes, shapes and offsets of all tensors, the file's\n"
+    "Verified are, of a checkpoint: manifest, sizes, headers and every byte of every file, by\n"
+    "their CRC-32; of a file: the header, names, dtypes, shapes and offsets of all tensors, "
+    "the\n"
     "size, and the SHA-256 of all values where the file carries it as params_sha256.\n"
     "\n"
     "  --json       one JSON object on one line\n"
@@ -37,7 +43,8 @@ typedef struct {
     bool                  ours;             /* all dtypes are Lockstep's */
     bool                  has_hash;         /* the file carries params_sha256 */
     char                  sha256[LS_SHA256_HEX];
-    ls_status             check; /* of the values against that hash */
+    char                  state_sha256[LS_SHA256_HEX]; /* of a checkpoint */
+    ls_status             check;                       /* of the values against that hash */
     char                 *strategy;
 } facts;
 
@@ -81,6 +88,8 @@ static ls_status find_strategy(facts *f)
 /* The hash is worked out where it has a meaning for us, or is claimed. */
 static ls_status find_hash(facts *f)
 {
+    if (ls_view_checkpoint(f->file))
+        return ls_view_hashes(f->file, f->sha256, f->state_sha256);
     f->has_hash = ls_safetensors_metadata(f->file, LS_PARAMS_SHA256_KEY) != NULL;
     if (!f->ours && !f->has_hash)
         return LS_OK;
@@ -97,7 +106,7 @@ static ls_status find_facts(const ls_safetensors *file, facts *f)
         const ls_st_entry *e = &file->header.entry[i];
         ls_dtype           dtype;
         uint64_t           numel;
-        if (ls_st_numel(e->dim, e->ndim, &numel))
+        if (ls_view_is(file, e, LS_KIND_PARAMETER) && ls_st_numel(e->dim, e->ndim, &numel))
             f->parameters += numel;
         f->of_dtype[ls_st_dtype_rank(e->dtype)]++;
         f->ours = f->ours && ls_dtype_parse(e->dtype, &dtype);
@@ -193,10 +202,13 @@ static void add_json(ls_strbuf *t, const facts *f)
         (unsigned long long)f->parameters, file->header.n_entries,
         (unsigned long long)file->header.data_bytes, (unsigned long long)file->file_bytes);
     json_string(t, "params_sha256", f->ours ? f->sha256 : NULL);
+    if (*f->state_sha256)
+        json_string(t, "state_sha256", f->state_sha256);
     ls_strbuf_format(t, ",\"verified\":%s",
-                     !f->has_hash ? "null"
-                     : f->check   ? "false"
-                                  : "true");
+                     ls_view_checkpoint(file) ? "true"
+                     : !f->has_hash           ? "null"
+                     : f->check               ? "false"
+                                              : "true");
     json_dtypes(t, f);
     json_metadata(t, &file->header);
     json_tensors(t, &file->header);
@@ -225,9 +237,16 @@ static void text_hash(ls_strbuf *t, const facts *f)
 {
     if (*f->sha256)
         ls_strbuf_format(t, "  %-14s %s (%s)\n", LS_PARAMS_SHA256_KEY, f->sha256,
-                         !f->has_hash ? "the file carries none to compare"
-                         : f->check   ? "the file says another"
-                                      : "as the file says");
+                         *f->state_sha256 ? "every byte is as the manifest says"
+                         : !f->has_hash   ? "the file carries none to compare"
+                         : f->check       ? "the file says another"
+                                          : "as the file says");
+}
+
+static void text_state_hash(ls_strbuf *t, const facts *f)
+{
+    if (*f->state_sha256)
+        ls_strbuf_format(t, "  %-14s %s\n", "state_sha256", f->state_sha256);
 }
 
 static void text_tensors(ls_strbuf *t, const ls_st_header *h)
@@ -272,6 +291,7 @@ static void add_text(ls_strbuf *t, const facts *f)
                      (unsigned long long)file->file_bytes);
     text_dtypes(t, f);
     text_hash(t, f);
+    text_state_hash(t, f);
     ls_strbuf_add(t, "\n", 1);
     text_tensors(t, h);
 }
@@ -281,7 +301,7 @@ static ls_status inspect(const ls_file_args *args)
     ls_safetensors *file;
     facts           f;
     ls_strbuf       text   = {0};
-    ls_status       status = ls_checkpoint_open(args->path[0], &file);
+    ls_status       status = ls_checkpoint_open_state(args->path[0], &file);
 
     if (status)
         return status;

@@ -29,6 +29,9 @@ int ls_cmd_inspect(int argc, char **argv);
  */
 int ls_cmd_diff(int argc, char **argv);
 
+/* repair RUN_DIR: finds the newest valid checkpoint and sets checkpoints/latest. */
+int ls_cmd_repair(int argc, char **argv);
+
 /* tokenize TEXT...: trains a BPE, writes tokenizer.json and token files. */
 int ls_cmd_tokenize(int argc, char **argv);
 

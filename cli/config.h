@@ -121,6 +121,7 @@ typedef struct ls_config {
             ls_cfg_schedule type;
             int64_t         steps, warmup;
             double          min_lr;
+            bool            steps_given, min_lr_given; /* by the config, not by default */
         } schedule;
     } optim;
     struct {

@@ -106,9 +106,11 @@ ls_status ls__config_compute(ls_config *cfg, const config_source *sources, const
         cfg->batch.micro = cfg->batch.global / gcd(cfg->batch.global, 4);
     if (!given(sources, "optim.weight_decay"))
         cfg->optim.weight_decay = cfg->optim.type == LS_CFG_OPTIM_ADAMW ? 0.1 : 0;
-    if (!given(sources, "optim.schedule.steps"))
+    cfg->optim.schedule.steps_given  = given(sources, "optim.schedule.steps");
+    cfg->optim.schedule.min_lr_given = given(sources, "optim.schedule.min_lr");
+    if (!cfg->optim.schedule.steps_given)
         cfg->optim.schedule.steps = cfg->run.steps;
-    if (!given(sources, "optim.schedule.min_lr"))
+    if (!cfg->optim.schedule.min_lr_given)
         cfg->optim.schedule.min_lr = cfg->optim.lr / 10;
     return compute_run(cfg, sources, name);
 }

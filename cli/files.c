@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/checkpoints.h"
 #include "core/alloc.h"
 
 ls_status ls_file_args_parse(int argc, char **argv, int n_files, ls_file_args *args)
@@ -37,20 +38,63 @@ ls_status ls_file_args_parse(int argc, char **argv, int n_files, ls_file_args *a
     return LS_OK;
 }
 
+static void warn_refused(const char *path)
+{
+    fprintf(stderr, "lockstep: warning: %s is passed over: %s\n", path, ls_error_message());
+}
+
+/* The first that is whole. */
+static ls_status open_candidate(const ls_candidates *c, ls_view_of what, ls_safetensors **file)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < c->n; i++) {
+        status = ls_candidate_open(c->path[i], what, file);
+        if (!ls_is_damage(status) || c->named)
+            return status;
+        if (i + 1 < c->n)
+            warn_refused(c->path[i]);
+    }
+    return ls_fail_in(status, "no checkpoint of %d is valid; the oldest", c->n);
+}
+
+/* A run of a version without checkpoints, or no run at all. */
+static ls_status open_old_run(const char *path, ls_safetensors **file)
+{
+    char     *inside = ls_sprintf("%s/params.safetensors", path);
+    ls_status status = inside ? ls_safetensors_open(inside, file) : LS_ENOMEM;
+
+    free(inside);
+    return status ? ls_fail_in(status, "%s holds no checkpoint", path) : LS_OK;
+}
+
+static ls_status open_checkpoint(const char *path, ls_view_of what, ls_safetensors **file)
+{
+    struct stat   info;
+    ls_candidates c;
+
+    *file            = NULL;
+    ls_status status = ls_candidates_of(path, &c);
+    if (status)
+        return status;
+    if (c.n)
+        status = open_candidate(&c, what, file);
+    else if (!stat(path, &info) && S_ISDIR(info.st_mode))
+        status = open_old_run(path, file);
+    else
+        status = ls_safetensors_open(path, file);
+    ls_candidates_free(&c);
+    return status;
+}
+
 ls_status ls_checkpoint_open(const char *path, ls_safetensors **file)
 {
-    struct stat info;
+    return open_checkpoint(path, LS_VIEW_PARAMETERS, file);
+}
 
-    if (stat(path, &info) < 0)
-        return ls_fail(LS_EIO, "%s: %s", path, strerror(errno));
-    if (!S_ISDIR(info.st_mode))
-        return ls_safetensors_open(path, file);
-    char *inside = ls_sprintf("%s/params.safetensors", path);
-    if (!inside)
-        return LS_ENOMEM;
-    ls_status status = ls_safetensors_open(inside, file);
-    free(inside);
-    return status;
+ls_status ls_checkpoint_open_state(const char *path, ls_safetensors **file)
+{
+    return open_checkpoint(path, LS_VIEW_STATE, file);
 }
 
 ls_status ls_strbuf_put(const ls_strbuf *text)

@@ -22,10 +22,13 @@ LS_MUST_CHECK ls_status ls_file_args_parse(int argc, char **argv, int n_files,
                                            ls_file_args *args);
 
 /*
- * CHECKPOINT of the command line: one safetensors file, or a run directory, which holds
- * params.safetensors.
+ * CHECKPOINT of the command line: a checkpoint's directory, a run directory (its newest valid
+ * checkpoint; a warning on stderr for each newer one that is not), or one safetensors file.
+ * Checkpoints are verified, and seen as one file (checkpoint/view.h) of their parameters, or of
+ * the whole state.
  */
 LS_MUST_CHECK ls_status ls_checkpoint_open(const char *path, ls_safetensors **file);
+LS_MUST_CHECK ls_status ls_checkpoint_open_state(const char *path, ls_safetensors **file);
 
 /* Writes text to stdout and flushes; LS_EIO when it did not get there. */
 LS_MUST_CHECK ls_status ls_strbuf_put(const ls_strbuf *text);

@@ -23,6 +23,7 @@ static const command commands[] = {
     {"eval", ls_cmd_eval, "loss of a checkpoint over a text"},
     {"inspect", ls_cmd_inspect, "what a checkpoint holds; verifies it"},
     {"diff", ls_cmd_diff, "compare two checkpoints tensor by tensor"},
+    {"repair", ls_cmd_repair, "find a run's newest valid checkpoint"},
     {"generate", ls_cmd_generate, "let a checkpoint write text"},
     {"export", ls_cmd_export, "write a checkpoint for Hugging Face, or as one file"},
     {"import", ls_cmd_import, "a checkpoint out of a Hugging Face directory"},
@@ -30,7 +31,6 @@ static const command commands[] = {
     {"tokenize", ls_cmd_tokenize, "train a tokenizer on a text, write token files"},
     {"run", ls_cmd_run, "start a program as the ranks of a job"},
     {"plan", ls_cmd_plan, "memory and time of a config, by strategy and ranks"},
-    {"repair", NULL, NULL},
     {"report", ls_cmd_report, "a run, or two, as a page of charts"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -63,6 +63,47 @@ ls_status ls_metrics_open(const char *dir, const ls_metrics_opts *opts, ls_metri
     return LS_OK;
 }
 
+/* Of a line, with its newline. */
+static bool is_kept(const char *line, ssize_t n, int64_t step)
+{
+    long long of;
+
+    return n && line[n - 1] == '\n' && sscanf(line, "{\"step\":%lld", &of) == 1 && of <= step;
+}
+
+/* Bytes of the lines to keep. */
+static off_t kept_bytes(FILE *f, int64_t step)
+{
+    char   *line = NULL;
+    size_t  room = 0;
+    ssize_t n;
+    off_t   kept = 0;
+
+    while ((n = getline(&line, &room, f)) > 0 && is_kept(line, n, step))
+        kept += n;
+    free(line);
+    return kept;
+}
+
+ls_status ls_metrics_cut(const char *dir, int64_t step)
+{
+    char     *path   = ls_run_dir_path(dir, "metrics.jsonl");
+    FILE     *f      = path ? fopen(path, "r+e") : NULL;
+    ls_status status = path ? LS_OK : LS_ENOMEM;
+
+    if (path && !f && errno != ENOENT)
+        status = ls_fail(LS_EIO, "%s: %s", path, strerror(errno));
+    if (f) {
+        off_t kept = kept_bytes(f, step);
+        if (ferror(f) || ftruncate(fileno(f), kept))
+            status = ls_fail(LS_EIO, "%s: cutting it to step %lld: %s", path, (long long)step,
+                             strerror(errno));
+        fclose(f);
+    }
+    free(path);
+    return status;
+}
+
 void ls_metrics_close(ls_metrics *m)
 {
     if (!m)

@@ -22,6 +22,10 @@ typedef struct {
 /* EIO. */
 LS_MUST_CHECK ls_status ls_metrics_open(const char *dir, const ls_metrics_opts *opts,
                                         ls_metrics **metrics);
+
+/* Before: takes away the lines of dir/metrics.jsonl from the first one on that is of a later
+ * step, or that is not whole.  EIO; a file that is not there is fine. */
+LS_MUST_CHECK ls_status ls_metrics_cut(const char *dir, int64_t step);
 void                    ls_metrics_close(ls_metrics *m); /* NULL is allowed */
 
 typedef struct {

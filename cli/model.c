@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/params.h"
+#include "cli/files.h"
 #include "nn/mlp.h"
 
 ls_gpt_opts ls_gpt_opts_of(const ls_config *cfg, int64_t vocab_size)
@@ -62,7 +63,11 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
 
     if (status || !strcmp(cfg->model.init, "random"))
         return status;
-    status = ls_params_load(cfg->model.init, parameters, (size_t)n);
+    ls_safetensors *file;
+    status = ls_checkpoint_open(cfg->model.init, &file);
+    if (!status)
+        status = ls_params_load_open(file, parameters, (size_t)n);
+    ls_safetensors_close(file);
     return status ? ls_fail_in(status, "model.init") : LS_OK;
 }
 

@@ -54,7 +54,7 @@ static void find_vocab_size(ls_opened_model *m)
                                               : ls_tokenizer_vocab_size(m->tokenizer);
 }
 
-static ls_status fill_model(ls_opened_model *m)
+static ls_status fill_model(ls_opened_model *m, const ls_safetensors *file)
 {
     int n;
 
@@ -64,7 +64,7 @@ static ls_status fill_model(ls_opened_model *m)
         return LS_ENOMEM;
     ls_status status = ls_module_init(m->model, 0);
     if (!status)
-        status = ls_params_load(m->path, list, (size_t)n);
+        status = ls_params_load_open(file, list, (size_t)n);
     free(list);
     return status;
 }
@@ -79,12 +79,14 @@ ls_status ls_opened_model_load(const char *checkpoint, ls_opened_model *m)
     if (status)
         return status;
     status = read_metadata(file, m);
+    if (!status) {
+        find_vocab_size(m);
+        status = ls_start_compute(&m->cfg);
+    }
+    if (!status)
+        status = fill_model(m, file);
     ls_safetensors_close(file);
-    if (status)
-        return status;
-    find_vocab_size(m);
-    status = ls_start_compute(&m->cfg);
-    return status ? status : fill_model(m);
+    return status;
 }
 
 void ls_opened_model_close(ls_opened_model *m)

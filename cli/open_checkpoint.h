@@ -1,5 +1,5 @@
 /*
- * open_checkpoint.h - a model out of a parameter file, with what its metadata says of it.
+ * open_checkpoint.h - a model out of a checkpoint, with what its metadata says of it.
  */
 #ifndef LS_CLI_OPEN_CHECKPOINT_H
 #define LS_CLI_OPEN_CHECKPOINT_H
@@ -9,7 +9,7 @@
 #include "nn/module.h"
 
 typedef struct {
-    char         *path; /* of the file */
+    char         *path; /* of the file, or of the checkpoint's directory */
     ls_config     cfg;
     char         *tokenizer_json;
     ls_tokenizer *tokenizer;  /* NULL for an mlp */
@@ -18,7 +18,7 @@ typedef struct {
 } ls_opened_model;
 
 /*
- * CHECKPOINT is a file or a run directory.  Starts compute (cli/train.h) by the stored config.
+ * CHECKPOINT as in cli/files.h.  Starts compute (cli/train.h) by the stored config.
  * EFORMAT for a file without Lockstep's metadata.  To be closed in failure too.
  */
 LS_MUST_CHECK ls_status ls_opened_model_load(const char *checkpoint, ls_opened_model *m);

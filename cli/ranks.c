@@ -14,6 +14,7 @@
 #include "core/thread.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
+#include "dist/comm/verdict.h"
 
 const ls_ranks ls_ranks_alone = {.size = 1, .local = 1};
 
@@ -168,51 +169,9 @@ ls_status ls_ranks_max(const ls_ranks *ranks, int64_t *values, int n)
                         : LS_OK;
 }
 
-typedef struct {
-    int64_t status;
-    char    text[504];
-} verdict;
-
-static bool all_alike(const verdict *all, int size)
-{
-    for (int r = 1; r < size; r++)
-        if (all[r].status != all[0].status || strcmp(all[r].text, all[0].text))
-            return false;
-    return true;
-}
-
-static ls_status judge(const verdict *all, int size)
-{
-    bool alike = all_alike(all, size);
-
-    for (int r = 0; r < size; r++)
-        if (all[r].status && alike)
-            return ls_fail((ls_status)all[r].status, "%.500s", all[r].text);
-        else if (all[r].status)
-            return ls_fail((ls_status)all[r].status, "rank %d: %.500s", r, all[r].text);
-    return LS_OK;
-}
-
 ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own)
 {
-    verdict mine = {.status = (int64_t)own}, *all;
-    int64_t any  = own != LS_OK;
-
-    if (!ranks->world)
-        return own;
-    if (own)
-        snprintf(mine.text, sizeof mine.text, "%s", ls_error_message());
-    ls_status agreed = ls_ranks_max(ranks, &any, 1); /* as a rule all are well */
-    if (agreed || !any)
-        return agreed;
-    all = ls_calloc((size_t)ranks->size, sizeof *all);
-    if (!all)
-        return LS_ENOMEM;
-    ls_status status = ls_comm_all_gather(ranks->world, all, &mine, sizeof mine, LS_U8);
-    if (!status)
-        status = judge(all, ranks->size);
-    free(all);
-    return status;
+    return ls_comm_agree(ranks->world, own);
 }
 
 static int shown(size_t bytes)
@@ -267,5 +226,25 @@ ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text)
     if (!status)
         status = ls_ranks_agree(ranks, compare_lines(text, theirs));
     free(theirs);
+    return status;
+}
+
+ls_status ls_ranks_share(const ls_ranks *ranks, char **data, size_t *bytes)
+{
+    int64_t n = (int64_t)*bytes;
+
+    if (!ranks->world)
+        return *data ? LS_OK : LS_ENOMEM;
+    ls_status status = ls_comm_broadcast(ranks->world, &n, 1, LS_I64, 0);
+    if (status)
+        return status;
+    if (ranks->rank) {
+        free(*data);
+        *data = ls_calloc((size_t)n + 1, 1);
+    }
+    status = ls_ranks_agree(ranks, *data ? LS_OK : LS_ENOMEM);
+    if (!status && n)
+        status = ls_comm_broadcast(ranks->world, *data, n, LS_U8, 0);
+    *bytes = (size_t)n;
     return status;
 }

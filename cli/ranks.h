@@ -68,4 +68,11 @@ LS_MUST_CHECK ls_status ls_ranks_agree(const ls_ranks *ranks, ls_status own);
  */
 LS_MUST_CHECK ls_status ls_ranks_compare(const ls_ranks *ranks, const char *text);
 
+/*
+ * Rank 0's bytes to all: on the others *data becomes fresh memory (free()) of *bytes and a NUL
+ * behind, in place of what was there.  Rank 0's own may be NULL where it found no memory; then
+ * all fail.
+ */
+LS_MUST_CHECK ls_status ls_ranks_share(const ls_ranks *ranks, char **data, size_t *bytes);
+
 #endif

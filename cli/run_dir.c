@@ -5,15 +5,19 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/atomic_file.h"
+#include "checkpoint/store.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/tfevents.h"
 
 enum { MOST_PREVIOUS = 100000 };
@@ -185,6 +189,83 @@ ls_status ls_run_dir_open(const char *dir, char **aside)
         status = prove_writable(dir);
     if (!status && any_file(dir))
         status = move_aside(dir, aside);
+    return status;
+}
+
+ls_status ls_run_dir_reopen(const char *dir)
+{
+    ls_status status = make_with_parents(dir);
+
+    return status ? status : prove_writable(dir);
+}
+
+enum { WAIT_S = 10, LOOKS_A_SECOND = 20 };
+
+ls_status ls_run_dir_lock(const char *dir, int *lock)
+{
+    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0)
+        return LS_OK; /* whoever makes it tells what is wrong with it */
+    for (int i = 0; i <= WAIT_S * LOOKS_A_SECOND; i++) {
+        if (!flock(*lock, LOCK_EX | LOCK_NB))
+            return LS_OK;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            break;
+        ls_sleep_ns(1000000000 / LOOKS_A_SECOND);
+    }
+    bool held = errno == EWOULDBLOCK;
+    close(*lock);
+    *lock = -1;
+    return held ? ls_fail(LS_EIO,
+                          "run directory %s is in use: another process trains there, and has "
+                          "not ended within %d s",
+                          dir, WAIT_S)
+                : LS_OK;
+}
+
+static ls_status move_steps(const char *store, const char *to, int64_t step)
+{
+    int64_t  *steps;
+    int       n;
+    ls_status status = ls_store_list(store, &steps, &n);
+
+    for (int i = 0; i < n && !status; i++) {
+        ls_step_name name;
+        if (steps[i] > step)
+            status = move_file(store, to, ls_store_step_name(steps[i], &name));
+    }
+    free(steps);
+    return status;
+}
+
+static ls_status any_later(const char *store, int64_t step, bool *later)
+{
+    int64_t  *steps;
+    int       n;
+    ls_status status = ls_store_list(store, &steps, &n);
+
+    *later = n && steps[0] > step;
+    free(steps);
+    return status;
+}
+
+ls_status ls_run_dir_move_later(const char *dir, int64_t step, char **aside)
+{
+    bool      later = false;
+    char     *store = ls_run_dir_path(dir, "checkpoints"), *to = NULL;
+    ls_status status = store ? any_later(store, step, &later) : LS_ENOMEM;
+
+    *aside = NULL;
+    if (!status && later) {
+        status = new_previous(dir, aside);
+        to     = status ? NULL : ls_run_dir_path(*aside, "checkpoints");
+        if (!status)
+            status = to ? make_directory(to) : LS_ENOMEM;
+        if (!status)
+            status = move_steps(store, to, step);
+    }
+    free(to);
+    free(store);
     return status;
 }
 

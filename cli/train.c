@@ -17,6 +17,7 @@
 #include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/run_dir.h"
+#include "cli/saving.h"
 #include "cli/tracing.h"
 #include "cli/trainer.h"
 #include "core/kernels/gemm.h"
@@ -25,6 +26,11 @@
 
 typedef struct {
     const ls_config *cfg;
+    int64_t          target; /* the step to end after */
+    int              lock;   /* of the run's directory; -1: none */
+    ls_resume        resume; /* what it goes on from */
+    ls_saving        saving;
+    bool             keeps; /* a checkpoint of this run may be made: the files are open */
     ls_ranks         ranks;
     ls_trainer      *trainer;
     ls_log          *log;
@@ -114,15 +120,29 @@ static ls_status open_nothing(run *r)
     return r->log ? LS_OK : LS_ENOMEM;
 }
 
+static ls_status open_directory(run *r, char **aside)
+{
+    const ls_config *cfg = r->cfg;
+
+    *aside = NULL;
+    if (!r->resume.in_place)
+        return ls_run_dir_open(cfg->run.dir, aside);
+    ls_status status = ls_run_dir_reopen(cfg->run.dir);
+    if (!status && r->resume.candidates.named)
+        status = ls_run_dir_move_later(cfg->run.dir, r->last.step, aside);
+    return status ? status : ls_metrics_cut(cfg->run.dir, r->last.step);
+}
+
 static ls_status open_files(run *r)
 {
     const ls_config *cfg = r->cfg;
     char            *aside, *json;
-    ls_status        status = ls_run_dir_open(cfg->run.dir, &aside);
+    ls_status        status = open_directory(r, &aside);
 
-    if (status)
-        return ls_blame_config(status);
-    status = open_log(r);
+    if (!status && r->lock < 0)
+        status = ls_run_dir_lock(cfg->run.dir, &r->lock);
+    if (!status)
+        status = open_log(r);
     if (!status && aside)
         ls_log_info(r->log, "files of an earlier run are now in %s", aside);
     free(aside);
@@ -132,10 +152,12 @@ static ls_status open_files(run *r)
     status = json ? ls_run_dir_write(cfg->run.dir, "config.json", json) : LS_ENOMEM;
     free(json);
     if (!status)
-        status = ls_metrics_open(
-            cfg->run.dir,
-            &(ls_metrics_opts){.jsonl = cfg->log.jsonl, .tensorboard = cfg->log.tensorboard},
-            &r->metrics);
+        status =
+            ls_metrics_open(cfg->run.dir,
+                            &(ls_metrics_opts){.jsonl       = cfg->log.jsonl,
+                                               .tensorboard = cfg->log.tensorboard,
+                                               .from = r->resume.in_place ? r->last.step : 0},
+                            &r->metrics);
     return status;
 }
 
@@ -203,6 +225,32 @@ static void say_ranks(run *r)
                        n, n);
 }
 
+/* A line for each checkpoint that was passed over, and where the run goes on. */
+static void say_resumed(run *r)
+{
+    const ls_resume *from = &r->resume;
+
+    for (const char *line = from->refused.data; line && *line;) {
+        int n = (int)strcspn(line, "\n");
+        ls_log_warning(r->log, "%.*s", n, line);
+        line += n + (line[n] != '\0');
+    }
+    if (!from->view)
+        return;
+    const char *path = from->candidates.path[from->at];
+    if (strcmp(from->state.machine, ls_blas_describe()))
+        ls_log_warning(r->log,
+                       "%s was written with %s: from here on the bits may be others than those "
+                       "of a run on that machine",
+                       path, from->state.machine);
+    if (r->last.step >= r->target)
+        ls_log_info(r->log, "step %lld of %lld is reached already: %s, verified",
+                    (long long)r->last.step, (long long)r->target, path);
+    else
+        ls_log_info(r->log, "going on after step %lld, from %s, verified",
+                    (long long)r->last.step, path);
+}
+
 static void say_batches(run *r)
 {
     const ls_config *cfg        = r->cfg;
@@ -245,6 +293,7 @@ static void say_hello(run *r)
     say_batches(r);
     if (r->ranks.world)
         say_ranks(r);
+    say_resumed(r);
 }
 
 /* A terminal that can take back what stands in its last line. */
@@ -263,14 +312,15 @@ static void start_progress(run *r)
         .log        = r->log,
         .silent     = cfg->log.progress == LS_CFG_PROGRESS_NONE || r->ranks.rank,
         .live       = cfg->log.progress == LS_CFG_PROGRESS_AUTO && is_terminal(),
-        .first      = 1,
-        .last       = cfg->run.steps,
+        .first      = r->last.step + 1,
+        .last       = r->target,
         .step_flops = ls_model_step_flops(cfg, ls_trainer_vocab_size(r->trainer)),
     };
     if (!r->progress.silent)
         r->progress.peak_flops = ls_measure_sgemm(512, 5);
     ls_mem_reset_peaks(); /* of the steps, not of loading and measuring */
     r->progress.started = r->logged_at = ls_now();
+    r->logged                          = r->last.step;
 }
 
 static ls_metrics_line line_of(const run *r, double now)
@@ -291,8 +341,7 @@ static bool is_logged(const run *r)
 {
     int64_t step = r->last.step;
 
-    return step % r->cfg->log.every == 0 || step == 1 || step == r->cfg->run.steps ||
-           is_stopping(r);
+    return step % r->cfg->log.every == 0 || step == 1 || step == r->target || is_stopping(r);
 }
 
 /* What is the largest over ranks is what a step needs. */
@@ -376,11 +425,32 @@ static bool validation_is_due(const run *r)
            (end || (r->cfg->eval.every && r->last.step % r->cfg->eval.every == 0));
 }
 
+static ls_run_counters counters_of(const run *r)
+{
+    return (ls_run_counters){.step      = r->last.step,
+                             .tokens    = r->tokens,
+                             .loss      = r->last.loss,
+                             .validated = r->validated,
+                             .val_loss  = r->val_loss};
+}
+
+/* The last step's checkpoint is made when all else of it is done (end_saving). */
+static ls_status save_step(run *r)
+{
+    ls_run_counters counters = counters_of(r);
+
+    if (r->last.step >= r->target || is_stopping(r))
+        return LS_OK;
+    ls_status status = ls_saving_step(&r->saving, &counters);
+    r->keeps         = r->keeps && !status;
+    return status;
+}
+
 static ls_status take_steps(run *r)
 {
     ls_status status = LS_OK;
 
-    while (r->last.step < r->cfg->run.steps && !is_stopping(r) && !status) {
+    while (r->last.step < r->target && !is_stopping(r) && !status) {
         ls_step_result step;
         status = ls_trainer_step(r->trainer, caught, &step);
         if (status)
@@ -394,6 +464,8 @@ static ls_status take_steps(run *r)
             status = validate(r);
         if (!status)
             status = ls_tracing_collect(r->tracing, false);
+        if (!status)
+            status = save_step(r);
     }
     ls_progress_clear(&r->progress);
     return status == LS_EINTERRUPTED ? LS_OK : status;
@@ -406,14 +478,25 @@ static ls_status report_late(run *r)
 }
 
 /*
- * Parameters and summary of the last step, also after a signal or a failed step.  Rank 0 writes
- * them; where parameters are sharded the others give theirs.
+ * Waits for the save under way and saves the last step: always where the run ends before its
+ * end, and as checkpoint.save_at_end says where it does not.
+ */
+static ls_status end_saving(run *r)
+{
+    bool            early    = r->last.step < r->cfg->run.steps;
+    ls_run_counters counters = counters_of(r);
+
+    return ls_saving_end(&r->saving, &counters, early || r->cfg->checkpoint.save_at_end);
+}
+
+/*
+ * Summary of the last step, also after a signal or a failed step.  Rank 0 writes it; where
+ * parameters are sharded the others give theirs to the hashes.
  */
 static ls_status finish(run *r)
 {
     const ls_config *cfg    = r->cfg;
     bool             writes = !r->ranks.rank;
-    char            *path   = ls_run_dir_path(cfg->run.dir, "params.safetensors");
     ls_summary       s      = {.steps          = r->last.step,
                                .final_loss     = r->last.loss,
                                .has_validation = r->validated > 0,
@@ -423,18 +506,14 @@ static ls_status finish(run *r)
                                .strategy       = ls_trainer_strategy(r->trainer),
                                .seconds        = ls_now() - r->progress.started,
                                .tokens         = r->tokens};
-    ls_status status = path ? ls_trainer_save(r->trainer, writes ? path : NULL) : LS_ENOMEM;
+    ls_status        status = ls_trainer_hashes(r->trainer, s.params_sha256, s.state_sha256);
 
-    if (!status)
-        status = ls_trainer_hashes(r->trainer, s.params_sha256, s.state_sha256);
     if (!status && writes)
         status = ls_summary_write(cfg->run.dir, &s);
     if (!status && writes)
-        ls_log_info(r->log,
-                    "%s after step %lld of %lld in %.1f s; parameters in %s, sha256 %.16s",
+        ls_log_info(r->log, "%s after step %lld of %lld in %.1f s; parameters' sha256 %.16s",
                     s.steps < cfg->run.steps ? "stopped" : "done", (long long)s.steps,
-                    (long long)cfg->run.steps, s.seconds, path, s.params_sha256);
-    free(path);
+                    (long long)cfg->run.steps, s.seconds, s.params_sha256);
     return status;
 }
 
@@ -472,39 +551,97 @@ static ls_status rescue(run *r, ls_status failure)
     char message[1024];
 
     snprintf(message, sizeof message, "%s", ls_error_message());
-    if (!r->last.step || ls_ranks_agree(&r->ranks, LS_OK))
+    if (!r->last.step || !r->keeps || ls_ranks_agree(&r->ranks, LS_OK))
         return ls_fail(failure, "%s", message);
-    if (finish_if_needed(r))
-        ls_log_warning(r->log, "the parameters after step %lld are lost: %s",
-                       (long long)r->last.step, ls_error_message());
+    if (end_saving(r) || finish_if_needed(r))
+        ls_log_warning(r->log, "the state after step %lld is lost: %s", (long long)r->last.step,
+                       ls_error_message());
     (void)!leave_together(r, LS_OK);
     return ls_fail(failure, "%s", message);
 }
 
-static ls_status train(run *r)
+/* What the run goes on from is in the trainer; so are its counters here. */
+static ls_status load(run *r)
 {
-    ls_status status = ls_trainer_new(r->cfg, &r->ranks, &r->trainer);
+    ls_status status = ls_resume_load(&r->resume, r->trainer);
+
+    if (status || !r->resume.view)
+        return status;
+    const ls_run_counters *c = &r->resume.state.counters;
+    r->last                  = (ls_step_result){.step = c->step, .loss = c->loss};
+    r->tokens                = c->tokens;
+    r->validated             = c->validated;
+    r->val_loss              = c->val_loss;
+    return LS_OK;
+}
+
+/* Nothing is written until the trainer stands and holds what it is to go on from. */
+static ls_status make_trainer(run *r, ls_config *cfg, const ls_train_opts *opts)
+{
+    ls_status status = r->ranks.rank ? LS_OK : ls_run_dir_lock(cfg->run.dir, &r->lock);
+
+    status = ls_ranks_agree(&r->ranks, status);
+    if (!status)
+        status = ls_resume_find(cfg, opts, &r->ranks, &r->resume);
+    if (status)
+        return status;
+    status = ls_trainer_new(cfg, &r->ranks, &r->trainer);
+    return status ? ls_blame_config(status) : load(r);
+}
+
+static ls_status open_saving(run *r)
+{
+    r->saving        = (ls_saving){.cfg     = r->cfg,
+                                   .ranks   = &r->ranks,
+                                   .trainer = r->trainer,
+                                   .log     = r->log,
+                                   .prints  = &r->resume.prints,
+                                   .saved   = r->resume.in_place ? r->last.step : 0};
+    ls_status status = ls_saving_open(&r->saving);
+    r->keeps         = !status;
+    return status;
+}
+
+/* The last checkpoint, then the summary; a save that failed does not keep the summary away. */
+static ls_status end_run(run *r)
+{
+    char      message[1024];
+    ls_status saved = end_saving(r);
+
+    snprintf(message, sizeof message, "%s", ls_error_message());
+    ls_status status = leave_together(r, finish_if_needed(r));
+    return saved ? ls_fail(saved, "%s", message) : status;
+}
+
+static ls_status train(run *r, ls_config *cfg, const ls_train_opts *opts)
+{
+    ls_status status = make_trainer(r, cfg, opts);
 
     if (status)
-        return ls_blame_config(status);
+        return status;
     if (caught && r->ranks.size == 1)
         return LS_OK; /* nothing was written yet, and nothing will be */
     status = ls_ranks_agree(&r->ranks, r->ranks.rank ? open_nothing(r) : open_files(r));
     if (!status)
         status = open_trace(r);
+    if (!status)
+        status = open_saving(r);
     if (status)
         return status;
     if (!r->ranks.rank)
         say_hello(r);
     start_progress(r);
-    status = take_steps(r);
+    if (r->last.step && validation_is_due(r))
+        status = validate(r); /* that of the step it goes on from was interrupted */
+    if (!status)
+        status = take_steps(r);
     if (status)
         return rescue(r, status);
     status = report_late(r);
     if (!status)
         status = end_trace(r);
     if (!status)
-        status = leave_together(r, finish_if_needed(r));
+        status = end_run(r);
     look_after_logs(r);
     return !status && r->lost ? ls_fail(r->lost, "%s", r->lost_text) : status;
 }
@@ -519,20 +656,25 @@ static void log_failure(run *r)
     ls_log_info(r->log, "lockstep: error: %s", ls_error_message());
 }
 
-ls_status ls_train(const ls_config *cfg, int *signal)
+ls_status ls_train(ls_config *cfg, const ls_train_opts *opts, int *signal)
 {
-    run       r      = {.cfg = cfg};
+    int64_t   steps  = cfg->run.steps;
+    run       r      = {.cfg    = cfg,
+                        .lock   = -1,
+                        .target = opts->stop_at && opts->stop_at < steps ? opts->stop_at : steps};
     ls_status status = ls_ranks_join(cfg, &r.ranks); /* until then a signal may end it */
     catch_signals();
     if (!status)
         status = ls_ranks_agree(&r.ranks, ls_start_compute(cfg));
     if (!status)
-        status = train(&r);
+        status = train(&r, cfg, opts);
     if (status) {
         ls_ranks_tell(&r.ranks);
         ls_trainer_set_failed(r.trainer);
         log_failure(&r);
     }
+    ls_saving_close(&r.saving);
+    ls_resume_close(&r.resume);
     ls_tracing_close(r.tracing);
     ls_metrics_close(r.metrics);
     ls_log_free(r.log);
@@ -540,6 +682,8 @@ ls_status ls_train(const ls_config *cfg, int *signal)
     *signal = r.ranks.size > 1 ? r.last.signal : caught;
     ls_ranks_leave(&r.ranks, !status);
     ls_stop_compute();
+    if (r.lock >= 0)
+        close(r.lock);
     return status;
 }
 

@@ -5,13 +5,15 @@
 #define LS_CLI_TRAIN_H
 
 #include "cli/config.h"
+#include "cli/resume.h"
 
 /*
- * Trains as cfg says.  Failures before the first file is written come back as ECONFIG where a
- * file or key that the config names is at fault.  *signal gets the number of the signal that
- * ended the run early (its parameters are saved), else 0.
+ * Trains as cfg and opts say; cfg's schedule becomes that of the checkpoint that it goes on
+ * from.  Failures before the first file is written come back as ECONFIG where a file or key
+ * that the config names is at fault.  *signal gets the number of the signal that ended the run
+ * early (its state is saved), else 0.
  */
-LS_MUST_CHECK ls_status ls_train(const ls_config *cfg, int *signal);
+LS_MUST_CHECK ls_status ls_train(ls_config *cfg, const ls_train_opts *opts, int *signal);
 
 /* Prints the resolved config, parameter count and memory estimate as one JSON object. */
 LS_MUST_CHECK ls_status ls_train_dry_run(const ls_config *cfg);

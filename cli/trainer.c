@@ -40,6 +40,10 @@ struct ls_trainer {
     ls_trace        *trace;    /* NULL: none */
     double           accuracy; /* of the last validation, NAN: none */
     bool             failed;
+
+    ls_stored_tensor *stored; /* the whole state; NULL: not asked for yet */
+    size_t            n_stored;
+    int64_t           resumed_step, resumed_sequence; /* where this process began; 0, 0 */
 };
 
 static ls_status load_data(ls_trainer *t)
@@ -154,6 +158,7 @@ void ls_trainer_free(ls_trainer *t)
     ls_tape_free(t->tape);
     ls_strategy_close(&t->strategy, !t->failed);
     ls_optimizer_free(t->optimizer);
+    free(t->stored);
     ls_working_free(t->working);
     free(t->parameters);
     free(t->state);
@@ -161,6 +166,12 @@ void ls_trainer_free(ls_trainer *t)
     ls_dataset_close(&t->data);
     ls_shared_free(t->shared);
     free(t);
+}
+
+/* Of the data, consumed by so many steps. */
+static int64_t sequences_before(const ls_trainer *t, int64_t done)
+{
+    return t->resumed_sequence + (done - t->resumed_step) * t->cfg->batch.global;
 }
 
 /* Forward of micro-batch m of the step after `done` ones: the sum of its tokens' losses. */
@@ -172,7 +183,7 @@ static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
 
     ls_tape_reset(t->tape);
     ls_tape_set_random(t->tape, &random);
-    return ls_batch_loss(t->model, t->tape, &t->sampler, done * cfg->batch.global + first,
+    return ls_batch_loss(t->model, t->tape, &t->sampler, sequences_before(t, done) + first,
                          cfg->batch.micro);
 }
 
@@ -432,28 +443,84 @@ ls_status ls_trainer_validate(ls_trainer *t, int64_t batches, const atomic_int *
     return status;
 }
 
-ls_status ls_trainer_save(const ls_trainer *t, const char *path)
+static ls_status list_tensors(ls_trainer *t)
 {
-    char *config = ls_config_json(t->cfg), *tokenizer = ls_tokenizer_to_json(t->data.tokenizer);
-    char *step = ls_sprintf("%lld", (long long)ls_optimizer_steps(t->optimizer));
-    char  world[16];
-    ls_status status = LS_ENOMEM;
+    int                    n_optimizer;
+    const ls_named_tensor *optimizer = ls_optimizer_state(t->optimizer, &n_optimizer);
+    size_t                 n         = (size_t)(t->n_state + n_optimizer);
 
-    snprintf(world, sizeof world, "%d", t->ranks->size);
+    t->stored = ls_calloc(n + 1, sizeof *t->stored);
+    if (!t->stored)
+        return LS_ENOMEM;
+    for (int i = 0; i < t->n_state; i++)
+        t->stored[t->n_stored++] =
+            (ls_stored_tensor){t->state[i].name, t->state[i].tensor, LS_KIND_BUFFER};
+    for (int i = 0; i < t->n; i++)
+        for (int k = 0; k < t->n_state; k++)
+            if (t->state[k].tensor == t->parameters[i].tensor)
+                t->stored[k].kind = LS_KIND_PARAMETER;
+    for (int i = 0; i < n_optimizer; i++)
+        t->stored[t->n_stored++] =
+            (ls_stored_tensor){optimizer[i].name, optimizer[i].tensor, LS_KIND_OPTIMIZER};
+    return LS_OK;
+}
 
-    if (config && tokenizer && step) {
-        ls_st_metadata pairs[] = {{"config", config},
-                                  {"tokenizer", tokenizer},
-                                  {"step", step},
-                                  {"strategy", ls_trainer_strategy(t)},
-                                  {"world_size", world}};
-        status                 = ls_params_save(path, t->parameters, (size_t)t->n, pairs,
-                                                sizeof pairs / sizeof *pairs);
-    }
-    free(step);
-    free(tokenizer);
-    free(config);
+ls_status ls_trainer_tensors(ls_trainer *t, const ls_stored_tensor **list, size_t *n)
+{
+    ls_status status = LS_OK;
+
+    ls_optimizer_shard_state(t->optimizer);
+    if (!t->stored)
+        status = list_tensors(t);
+    *list = t->stored;
+    *n    = t->n_stored;
     return status;
+}
+
+/* A rank whose shard of a parameter is empty may not know that it has started. */
+static ls_status agree_on_started(const ls_trainer *t, bool *started)
+{
+    int64_t  *flags  = ls_calloc((size_t)t->n + 1, sizeof *flags);
+    ls_status status = ls_ranks_agree(t->ranks, flags ? LS_OK : LS_ENOMEM);
+
+    for (int i = 0; i < t->n && !status && flags; i++)
+        flags[i] = ls_optimizer_has_started(t->optimizer, i);
+    if (!status)
+        status = ls_ranks_max(t->ranks, flags, t->n);
+    for (int i = 0; i < t->n && !status && flags; i++)
+        started[i] = flags[i] != 0;
+    free(flags);
+    return status;
+}
+
+ls_status ls_trainer_get_place(const ls_trainer *t, ls_trainer_place *place)
+{
+    int64_t done = ls_optimizer_steps(t->optimizer);
+
+    *place           = (ls_trainer_place){.step         = done,
+                                          .sequences    = sequences_before(t, done),
+                                          .started      = ls_calloc((size_t)t->n + 1, sizeof(bool)),
+                                          .n_parameters = t->n,
+                                          .accuracy     = t->accuracy};
+    ls_status status = ls_ranks_agree(t->ranks, place->started ? LS_OK : LS_ENOMEM);
+    return status ? status : agree_on_started(t, place->started);
+}
+
+void ls_trainer_resume(ls_trainer *t, const ls_trainer_place *place)
+{
+    ls_strategy_changed(&t->strategy);
+    if (t->working)
+        ls_working_update(t->working);
+    ls_optimizer_resume(t->optimizer, place->step, place->started);
+    t->accuracy         = place->accuracy;
+    t->resumed_step     = place->step;
+    t->resumed_sequence = place->sequences;
+    t->schedule         = ls_schedule_of(t->cfg);
+}
+
+const char *ls_trainer_parameter_name(const ls_trainer *t, int i)
+{
+    return i < t->n ? t->parameters[i].name : NULL;
 }
 
 ls_status ls_trainer_hashes(const ls_trainer *t, char params[LS_SHA256_HEX],

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "autograd/profile.h"
+#include "checkpoint/rows.h"
 #include "cli/config.h"
 #include "cli/parallel.h"
 #include "cli/ranks.h"
@@ -64,12 +65,34 @@ bool ls_trainer_has_validation(const ls_trainer *trainer);
 LS_MUST_CHECK ls_status ls_trainer_validate(ls_trainer *trainer, int64_t batches,
                                             const atomic_int *stop, double *loss);
 
+/*
+ * The training state as tensors: parameters, buffers, the optimizer's.  The list is the
+ * trainer's.  ENOMEM.
+ */
+LS_MUST_CHECK ls_status ls_trainer_tensors(ls_trainer *trainer, const ls_stored_tensor **list,
+                                           size_t *n);
+
+/* Where a run is, beside its tensors. */
+typedef struct {
+    int64_t step;      /* taken so far */
+    int64_t sequences; /* of the data, consumed so far */
+    bool   *started;   /* [n_parameters]: has had a gradient; free() */
+    int     n_parameters;
+    double  accuracy; /* of the last validation; NAN: none */
+} ls_trainer_place;
+
+/* On all ranks; to be freed by started.  ENOMEM, errors of the group. */
+LS_MUST_CHECK ls_status ls_trainer_get_place(const ls_trainer *trainer,
+                                             ls_trainer_place *place);
+
+/* Goes on from there, with tensors that were filled, and with cfg's schedule as it is now. */
+void ls_trainer_resume(ls_trainer *trainer, const ls_trainer_place *place);
+
+/* Parameter i's name, NULL beyond the last. */
+const char *ls_trainer_parameter_name(const ls_trainer *trainer, int i);
+
 /* Which part of the rows the last validation told right; NAN: tokens, or there was none. */
 double ls_trainer_accuracy(const ls_trainer *trainer);
-
-/* Writes the parameters with config, tokenizer and step.  Under FSDP all ranks call this and
- * ls_trainer_hashes(), those but rank 0 with path NULL. */
-LS_MUST_CHECK ls_status ls_trainer_save(const ls_trainer *trainer, const char *path);
 
 /* params_sha256 and state_sha256 of the present state. */
 LS_MUST_CHECK ls_status ls_trainer_hashes(const ls_trainer *trainer, char params[LS_SHA256_HEX],

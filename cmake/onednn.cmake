@@ -21,7 +21,8 @@ if(NOT LS_ONEDNN STREQUAL "OFF" AND LS_ONEDNN_INCLUDE AND LS_ONEDNN_LIBRARY)
 endif()
 if(LS_ONEDNN_MAJOR MATCHES "^[23]$")
   set(LS_BF16_SOURCES core/kernels/gemm_bf16_onednn.c core/kernels/gemm_bf16_onednn${LS_ONEDNN_MAJOR}.c)
-  set(LS_ONEDNN_LIBRARIES ${LS_ONEDNN_LIBRARY} ${CMAKE_DL_LIBS})
+  list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE LS_ONEDNN_DL) # as lockstep.pc needs it
+  set(LS_ONEDNN_LIBRARIES ${LS_ONEDNN_LIBRARY} ${LS_ONEDNN_DL})
   list(TRANSFORM LS_ONEDNN_LIBRARIES REPLACE "^dl$" "-ldl") # as pkg-config's file has it too
 elseif(LS_ONEDNN STREQUAL "ON")
   message(FATAL_ERROR "LS_ONEDNN is ON, and no oneDNN 2 or 3 was found (Debian: libdnnl-dev)")

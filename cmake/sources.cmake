@@ -102,6 +102,7 @@ set(LS_SOURCES
   data/bpe_train.c
   data/csv.c
   data/dataset.c
+  data/fingerprint.c
   data/idx.c
   data/maps.c
   data/pieces.c
@@ -164,6 +165,7 @@ set(LS_SOURCES
   dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
   dist/comm/transport_tcp.c
   dist/comm/tuner.c
+  dist/comm/verdict.c
   dist/comm/wait.c
   # dist
   dist/agree.c
@@ -179,6 +181,7 @@ set(LS_SOURCES
   dist/comm/world.c
   # checkpoint
   checkpoint/atomic_file.c
+  checkpoint/chunk_io.c
   checkpoint/atomic_folder.c
   checkpoint/hf_config.c
   checkpoint/hf_export.c
@@ -186,12 +189,20 @@ set(LS_SOURCES
   checkpoint/hf_names.c
   checkpoint/hf_tokenizer.c
   checkpoint/json_scan.c
+  checkpoint/load.c
+  checkpoint/manifest.c
+  checkpoint/manifest_parse.c
   checkpoint/params.c
   checkpoint/params_match.c
+  checkpoint/rows.c
+  checkpoint/save.c
+  checkpoint/save_rank.c
   checkpoint/safetensors.c
   checkpoint/safetensors_dtype.c
   checkpoint/safetensors_header.c
   checkpoint/safetensors_write.c
+  checkpoint/store.c
+  checkpoint/view.c
   checkpoint/stream.c
 )
 
@@ -201,6 +212,7 @@ set(LS_CLI_SOURCES
   cli/classify.c
   cli/cmd_bench.c
   cli/cmd_bench_collectives.c
+  cli/checkpoints.c
   cli/cmd_diff.c
   cli/cmd_eval.c
   cli/cmd_export.c
@@ -208,6 +220,7 @@ set(LS_CLI_SOURCES
   cli/cmd_import.c
   cli/cmd_init.c
   cli/cmd_inspect.c
+  cli/cmd_repair.c
   cli/cmd_plan.c
   cli/cmd_report.c
   cli/cmd_run.c
@@ -218,6 +231,7 @@ set(LS_CLI_SOURCES
   cli/compare.c
   cli/compute.c
   cli/config.c
+  cli/config_compare.c
   cli/config_fill.c
   cli/config_docs.c
   cli/config_print.c
@@ -237,12 +251,15 @@ set(LS_CLI_SOURCES
   cli/plan_time.c
   cli/progress.c
   cli/ranks.c
+  cli/resume.c
   cli/report.c
   cli/run_dir.c
+  cli/saving.c
   cli/token_cache.c
   cli/sampling.c
   cli/text_stream.c
   cli/tracing.c
   cli/train.c
+  cli/train_state.c
   cli/trainer.c
 )

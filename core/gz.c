@@ -71,6 +71,11 @@ uint32_t ls_crc32(uint32_t crc, const void *data, size_t bytes)
     return bytes ? (uint32_t)crc32_z(crc, data, bytes) : crc;
 }
 
+uint32_t ls_crc32_combine(uint32_t a, uint32_t b, uint64_t bytes_b)
+{
+    return (uint32_t)crc32_combine(a, b, (z_off_t)bytes_b);
+}
+
 /* The next chunk, full unless the file ends in it. */
 static ls_status fill(reader *r)
 {
@@ -238,4 +243,54 @@ out:
     if (status)
         bytes->size = before;
     return status == LS_ENOMEM ? ls_fail_in(status, "%s", path) : status;
+}
+
+/* Below UINT_MAX, which bounds what zlib takes in one call. */
+enum { MOST_BLOCK = 1 << 30 };
+
+ls_status ls_zlib_deflate(const void *data, size_t bytes, ls_bytes *out)
+{
+    z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free};
+
+    if (bytes > MOST_BLOCK)
+        return ls_fail(LS_EINVAL, "deflate: %zu bytes, expected at most 2^30", bytes);
+    if (deflateInit(&z, Z_BEST_SPEED) != Z_OK)
+        return LS_ENOMEM;
+    uLong     bound  = deflateBound(&z, (uLong)bytes);
+    ls_status status = ls_bytes_reserve(out, bound);
+    if (!status) {
+        z.next_in   = (Bytef *)(uintptr_t)data;
+        z.avail_in  = (uInt)bytes;
+        z.next_out  = out->data + out->size;
+        z.avail_out = (uInt)bound;
+        if (deflate(&z, Z_FINISH) == Z_STREAM_END)
+            out->size += z.total_out;
+        else
+            status = ls_fail(LS_ENOMEM, "deflate: %s", z.msg ? z.msg : "no room");
+    }
+    deflateEnd(&z);
+    return status;
+}
+
+ls_status ls_zlib_inflate(const void *data, size_t bytes, void *out, size_t size)
+{
+    z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free};
+
+    if (bytes > MOST_BLOCK || size > MOST_BLOCK)
+        return ls_fail(LS_EFORMAT, "%zu bytes for %zu, expected at most 2^30", bytes, size);
+    if (inflateInit(&z) != Z_OK)
+        return LS_ENOMEM;
+    z.next_in   = (Bytef *)(uintptr_t)data;
+    z.avail_in  = (uInt)bytes;
+    z.next_out  = out;
+    z.avail_out = (uInt)size;
+    int  result = inflate(&z, Z_FINISH);
+    bool whole  = result == Z_STREAM_END && !z.avail_in && z.total_out == size;
+    inflateEnd(&z);
+    if (result == Z_MEM_ERROR)
+        return LS_ENOMEM;
+    return whole
+               ? LS_OK
+               : ls_fail(LS_EFORMAT, "damaged zlib stream of %zu bytes, expected %zu out of it",
+                         bytes, size);
 }

@@ -1,5 +1,5 @@
 /*
- * gz.h - whole files in memory, plain or gzip, and the checksum that goes with them.
+ * gz.h - whole files in memory, plain or gzip, blocks as zlib streams, and their checksum.
  *
  * Which of the two a file is, its first bytes say (1f 8b), not its name; but a file named
  * *.gz that does not start so is refused, because it has been cut or mistaken for another.
@@ -32,5 +32,17 @@ LS_MUST_CHECK ls_status ls_gz_read_file(const char *path, ls_bytes *bytes);
 
 /* CRC-32 (gzip's) of data that goes on after data of checksum crc; 0 to begin with. */
 uint32_t ls_crc32(uint32_t crc, const void *data, size_t bytes);
+
+/* The CRC-32 of data of checksum a with `bytes_b` bytes of checksum b behind it. */
+uint32_t ls_crc32_combine(uint32_t a, uint32_t b, uint64_t bytes_b);
+
+/* Appends data as one zlib stream (RFC 1950). */
+LS_MUST_CHECK ls_status ls_zlib_deflate(const void *data, size_t bytes, ls_bytes *out);
+
+/*
+ * The other way, into exactly `size` bytes of the caller's: LS_EFORMAT, with the reason alone,
+ * where the stream is damaged or holds another number of bytes; never writes beyond them.
+ */
+LS_MUST_CHECK ls_status ls_zlib_inflate(const void *data, size_t bytes, void *out, size_t size);
 
 #endif

@@ -12,6 +12,7 @@ struct ls_strategy_class {
     ls_status (*end_micro)(void *self);
     ls_status (*finish)(void *self, ls_tape *tape, ls_status own);
     ls_status (*check)(void *self);
+    void (*changed)(void *self); /* NULL: nothing to do */
     void (*set_trace)(void *self, ls_trace *trace);
     ls_strategy_stats (*stats)(const void *self);
     void (*close)(void *self, bool together);
@@ -177,6 +178,11 @@ static ls_status fsdp_check(void *self)
     return ls_fsdp_check(self);
 }
 
+static void fsdp_changed(void *self)
+{
+    ls_fsdp_reshard(self);
+}
+
 static void fsdp_set_trace(void *self, ls_trace *trace)
 {
     ls_fsdp_set_trace(self, trace);
@@ -205,6 +211,7 @@ static const ls_strategy_class fsdp_class = {.name      = "fsdp",
                                              .end_micro = fsdp_end_micro,
                                              .finish    = fsdp_finish,
                                              .check     = fsdp_check,
+                                             .changed   = fsdp_changed,
                                              .set_trace = fsdp_set_trace,
                                              .stats     = fsdp_stats,
                                              .close     = fsdp_close};
@@ -267,6 +274,12 @@ ls_status ls_strategy_finish(ls_strategy *s, ls_tape *tape, ls_status own)
 ls_status ls_strategy_check(ls_strategy *s)
 {
     return s->kind->check(s->self);
+}
+
+void ls_strategy_changed(ls_strategy *s)
+{
+    if (s->kind->changed)
+        s->kind->changed(s->self);
 }
 
 bool ls_strategy_shards(const ls_strategy *s)

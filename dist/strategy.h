@@ -52,6 +52,9 @@ LS_MUST_CHECK ls_status ls_strategy_finish(ls_strategy *s, ls_tape *tape, ls_sta
 /* Between steps: do all ranks hold the same of what each of them holds? */
 LS_MUST_CHECK ls_status ls_strategy_check(ls_strategy *s);
 
+/* Between steps: the values of ls_tensor_owned() parameters were changed by no step. */
+void ls_strategy_changed(ls_strategy *s);
+
 /* Does a rank hold a part of each parameter only?  Then forwards are collective: every rank
  * takes part in each of them. */
 bool ls_strategy_shards(const ls_strategy *s);

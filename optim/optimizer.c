@@ -22,7 +22,7 @@ struct ls_optimizer {
     ls_named_tensor       *state; /* n * kinds: kind after kind of a parameter */
     ls_tensor             *tensors;
     ls_shard              *shards;  /* of tensors whose parameter is sharded */
-    bool                  *started; /* SGD: the momentum buffer holds a gradient */
+    bool                  *started; /* had a gradient; SGD's momentum begins with the first */
 };
 
 static int kinds_of(const ls_optimizer_opts *o)
@@ -197,14 +197,32 @@ static void cut_state(ls_optimizer *opt, int i)
     ls_tensor_drop(whole);
 }
 
+void ls_optimizer_shard_state(ls_optimizer *opt)
+{
+    for (int i = 0; i < opt->n * opt->kinds; i++)
+        cut_state(opt, i);
+}
+
+void ls_optimizer_resume(ls_optimizer *opt, int64_t steps, const bool *started)
+{
+    opt->steps = steps;
+    for (int i = 0; i < opt->n; i++)
+        opt->started[i] = steps && (!started || started[i]);
+}
+
+bool ls_optimizer_has_started(const ls_optimizer *opt, int i)
+{
+    return opt->started[i];
+}
+
 void ls_optimizer_step(ls_optimizer *opt, double scale)
 {
     opt->steps++;
-    for (int i = 0; i < opt->n * opt->kinds; i++)
-        cut_state(opt, i);
+    ls_optimizer_shard_state(opt);
     for (int i = 0; i < opt->n; i++) {
         if (!ls_tensor_owned(opt->parameters[i].tensor)->grad)
             continue;
+        opt->started[i] |= opt->opts.type != LS_OPTIM_SGD;
         if (opt->opts.type == LS_OPTIM_SGD)
             sgd_step(opt, i, scale);
         else

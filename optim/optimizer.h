@@ -12,6 +12,8 @@
 #ifndef LS_OPTIM_OPTIMIZER_H
 #define LS_OPTIM_OPTIMIZER_H
 
+#include <stdbool.h>
+
 #include "core/tensor.h"
 
 typedef struct ls_optimizer ls_optimizer;
@@ -55,6 +57,19 @@ void ls_optimizer_step(ls_optimizer *opt, double scale);
  * step after the sharding on.
  */
 const ls_named_tensor *ls_optimizer_state(const ls_optimizer *opt, int *n);
+
+/*
+ * Cuts the state of parameters that have been sharded since it was made, as the next step
+ * would; for who loads or saves before it.
+ */
+void ls_optimizer_shard_state(ls_optimizer *opt);
+
+/*
+ * For a state that was loaded: so many steps were taken.  started[i] (NULL: all) says whether
+ * parameter i has had a gradient in them: the first one begins SGD's momentum.
+ */
+void ls_optimizer_resume(ls_optimizer *opt, int64_t steps, const bool *started);
+bool ls_optimizer_has_started(const ls_optimizer *opt, int i);
 
 /* Bytes of state that these options ask for. */
 int64_t ls_optimizer_state_bytes(const ls_optimizer_opts *opts, int64_t parameter_elements);

@@ -105,8 +105,17 @@ def write_config(folder, name="c.json", **changes):
     return name
 
 
+def fresh(args):
+    """Tests train again and again in the same directories: where they do not say --resume, they start over."""
+    if "train" not in args or args[0] == "bench" or "--resume" in args:
+        return list(args)
+    at = args.index("train") + 1
+    return [*args[:at], "--resume", "never", *args[at:]]
+
+
 def run(folder, *args, program=None, limit=LIMIT_S, **options):
     """The finished command; .stdout and .stderr are texts."""
+    args = fresh(args)
     options.setdefault("stdout", subprocess.PIPE)
     done = subprocess.run([program or command(), *args], cwd=folder, stdin=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, timeout=limit, **options)
@@ -117,6 +126,7 @@ def run(folder, *args, program=None, limit=LIMIT_S, **options):
 
 def start(folder, *args, **options):
     """The running command; its progress is thrown away."""
+    args = fresh(args)
     return subprocess.Popen([command(), *args], cwd=folder, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
 
@@ -150,6 +160,13 @@ def tree(folder):
     return sorted((os.path.relpath(os.path.join(base, name), folder),
                    os.lstat(os.path.join(base, name)).st_size if name in files else -1)
                   for base, folders, files in os.walk(folder) for name in folders + files)
+
+
+def latest(folder, run_dir="r"):
+    """The path of the run's newest checkpoint, below folder; None where there is none."""
+    store = os.path.join(folder, run_dir, "checkpoints")
+    steps = sorted(name for name in os.listdir(store) if name.startswith("step-")) if os.path.isdir(store) else []
+    return os.path.join(run_dir, "checkpoints", steps[-1]) if steps else None
 
 
 def read(folder, *parts):

@@ -67,7 +67,7 @@ class Job:
         self.out = os.path.join(folder, f"job-{self.mark}.txt")
         with open(self.out, "wb") as out:
             self.process = subprocess.Popen(
-                [program or cli.command(), *args], cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
+                [program or cli.command(), *cli.fresh(args)], cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
                 stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, "TMPDIR": self.temporary, **(env or {}), MARK: self.mark})
 

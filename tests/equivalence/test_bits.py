@@ -104,7 +104,7 @@ def test_init(folder, style, plain):
 def test_eval(folder, plain):
     """The run's last validation loss, out of the saved parameters and the same sequences."""
     cli.row("eval")
-    for checkpoint in ("plain", "plain/params.safetensors"):
+    for checkpoint in ("plain", cli.latest(folder, "plain")):
         r = cli.run(folder, "eval", checkpoint)
         cli.check_ok(r)
         cli.equal(json.loads(r.stdout)["loss"], plain["val_loss"], "loss of eval")

@@ -57,7 +57,6 @@ CONFIGS = [
      ["run.memory_mb", "1 MiB", "parameters"]),
     ("run directory is a file", {"run__dir": "text.txt"}, ["text.txt"]),
     ("run directory below a file", {"run__dir": "text.txt/a/b"}, ["text.txt"]),
-    ("checkpoint.every", {"checkpoint__every": 2}, ["checkpoint.every", "not in this version"]),
 ]
 
 # name, text of the config file, texts of the error line
@@ -95,8 +94,12 @@ USAGE = [
      ["parallel.backend", "mpirun -n 2"]),
     ("nproc of one strategy", ["train", "c.json", "--nproc", "2", "--set", "parallel.strategy=single"],
      ["parallel.strategy", "2 ranks"]),
-    ("resume PATH", ["train", "c.json", "--resume", "r"], ["--resume r", "not in this version"]),
-    ("stop-at", ["train", "c.json", "--stop-at", "3"], ["--stop-at 3", "not in this version"]),
+    ("resume from nothing", ["train", "c.json", "--resume", "nope"], ["--resume", "nope", "No such file"]),
+    ("resume from a directory without checkpoints", ["train", "c.json", "--resume", "folder"], ["folder", "no checkpoint"]),
+    ("resume from parameters", ["train", "c.json", "--resume", "small.safetensors"], ["no checkpoint", "model.init"]),
+    ("stop-at 0", ["train", "c.json", "--stop-at", "0"], ["--stop-at 0"]),
+    ("stop-at of a word", ["train", "c.json", "--stop-at", "3x"], ["--stop-at 3x"]),
+    ("a key that is none", ["train", "c.json", "--allow-change", "optim.lrr"], ["--allow-change optim.lrr", "optim.lr?"]),
     ("init without -o", ["init", "c.json"], ["-o"]),
     ("eval without data", ["eval", "small.safetensors"], ["validation", "--data"]),
     ("eval of no text", ["eval", "small.safetensors", "--data", "nope.txt"], ["nope.txt"]),
@@ -136,8 +139,7 @@ USAGE = [
     ("bench collectives, compare on one", COLLECTIVES + ["-n", "1", "--compare", "ring,tree"], ["--compare", "one rank"]),
     ("bench collectives of a file", COLLECTIVES + ["c.json"], ["c.json"]),
     ("unknown command", ["trian", "c.json"], ["trian", "lockstep --help"]),
-] + [("later: " + name, [name, "x"], [name, "not in this version"])
-    for name in ["repair"]]
+]
 
 # name, arguments, texts of the error line; exit 1: what the command line names cannot be read or written
 FILES = [
@@ -237,7 +239,7 @@ def test_not_finite(folder):
     cli.row("not finite")
     cli.write_config(folder)
     cli.check_ok(cli.run(folder, "train", "c.json"))
-    kept = cli.read(folder, "r", "params.safetensors")
+    kept = cli.tree(os.path.join(folder, "r", "checkpoints"))
     for micro in (1, 4):
         cli.write_config(folder, optim__lr=1e30, batch__micro=micro)
         r = cli.run(folder, "train", "c.json")
@@ -252,7 +254,7 @@ def test_not_finite(folder):
         cli.check_ok(cli.run(folder, "train", good))
         cli.check_ok(cli.run(folder, "diff", "r", "good"))
         shutil.rmtree(os.path.join(folder, "good"))
-    cli.equal(cli.read(folder, "r", "previous-1", "params.safetensors"), kept, "the first run's parameters")
+    cli.equal(cli.tree(os.path.join(folder, "r", "previous-1", "checkpoints")), kept, "the first run's checkpoints")
     shutil.rmtree(os.path.join(folder, "r"))
 
 
@@ -311,20 +313,21 @@ def check_lost_metrics(folder, r, run_dir="r"):
 
 def test_file_size(folder):
     cli.row("a limit that the logs reach")
-    cli.write_config(folder, run__steps=400, model__d_model=16, model__n_layer=1, data__val_fraction=None)
+    cli.write_config(folder, run__steps=400, model__d_model=8, model__n_layer=1, data__tokenizer="char",
+                     data__val_fraction=None)  # a checkpoint of 25 KB
     check_lost_metrics(folder, cli.run(folder, "train", "c.json", **file_size_limit(40_000)))
-    cli.row("a limit that the parameters reach")
+    cli.row("a limit that the checkpoint reaches")
     before = cli.tree(os.path.join(folder, "r"))
     r = cli.run(folder, "train", "c.json", "--set", "log.every=400", **file_size_limit(16_000))
-    cli.check_error(r, 1, "r/params.safetensors", "writing", "File too large")
+    cli.check_error(r, 1, "step 400 is not saved", "r/checkpoints/", "writing", "File too large")
     cli.equal([p for p in cli.tree(os.path.join(folder, "r", "previous-1"))], before, "the earlier run")
-    cli.check(not os.path.exists(os.path.join(folder, "r", "params.safetensors")), "no new parameters")
+    cli.equal(cli.tree(os.path.join(folder, "r", "checkpoints")), [], "no new checkpoint")
     cli.equal(cli.temporaries(folder), [], "temporary files")
     cli.row("init over an older file")
     cli.check_ok(cli.run(folder, "init", "c.json", "-o", "old.st"))
     old = cli.read(folder, "old.st")
     cli.check_error(cli.run(folder, "init", "c.json", "-o", "old.st", "--set", "run.seed=2",
-                            **file_size_limit(16_000)), 1, "old.st", "writing")
+                            **file_size_limit(4_000)), 1, "old.st", "writing")
     cli.equal(cli.read(folder, "old.st"), old, "the older file")
     cli.equal(cli.temporaries(folder), [], "temporary files")
     shutil.rmtree(os.path.join(folder, "r"))

@@ -140,7 +140,7 @@ def test_second_signal(folder):
         started = time.monotonic()
         cli.equal(end(p), -second, "killed by the second")
         cli.check(time.monotonic() - started < 1, "at once")
-        cli.check(not os.path.exists(os.path.join(folder, "r", "params.safetensors")), "nothing saved")
+        cli.equal(cli.latest(folder), None, "nothing saved")
 
 
 def test_before_the_first_step(folder):
@@ -160,7 +160,7 @@ def test_before_the_first_step(folder):
 
 
 def test_kill(folder):
-    """Killed at any moment, also while it saves: params.safetensors is whole, or not there."""
+    """Killed at any moment, also while it saves: the checkpoint is whole, or not there."""
     cli.row("SIGKILL")
     cli.write_config(folder, run__steps=3, model__d_model=256, batch__micro=4)
     began = time.monotonic()
@@ -172,7 +172,7 @@ def test_kill(folder):
         time.sleep(whole * (0.4 + i / 10))
         p.kill()
         end(p)
-        if os.path.exists(os.path.join(folder, "k", "params.safetensors")):
+        if cli.latest(folder, "k"):
             there += 1
             r = cli.run(folder, "inspect", "k", "--json")
             cli.check_ok(r)

@@ -48,6 +48,17 @@ def summary(run_dir):
         return json.load(file)
 
 
+def arrays(tensors):
+    return {name: numpy.array(values, dtype=numpy.float32).reshape(shape) for name, (shape, values) in tensors.items()}
+
+
+def opened(run_dir):
+    """What Python's safetensors finds in the only file of a run's checkpoint: the parameters and the optimizer's state."""
+    with open(os.path.join(run_dir, "checkpoints", "latest"), encoding="utf-8") as file:
+        folder = os.path.join(run_dir, "checkpoints", file.read().strip())
+    return load_file(os.path.join(folder, "rank-00000-of-00001.safetensors"))
+
+
 def check_all(lockstep, work):
     config = refs.variant_config("gpt2-untied-gelu", work)
     path, init = refs.initial(lockstep, config, os.path.join(work, "files"))
@@ -58,13 +69,14 @@ def check_all(lockstep, work):
     ours, theirs = os.path.join(work, "ours"), os.path.join(work, "theirs")
     refs.train(lockstep, path, ours, "run.steps=6")
     refs.train(lockstep, path, theirs, "run.steps=6", "model.init=" + foreign)
-    end = load_file(os.path.join(ours, "params.safetensors"))
+    end = arrays(refs.read_checkpoint(ours))
     listed = subprocess.run([lockstep, "inspect", foreign], stdout=subprocess.PIPE, text=True, check=False)
     return [
-        check(all(numpy.isfinite(end[n]).all() and end[n].dtype == numpy.float32 for n in end),
-              "Python's safetensors opens params.safetensors"),
+        check(same(end, {n: v for n, v in opened(ours).items() if not n.startswith("exp_avg")}) and
+              all(numpy.isfinite(end[n]).all() and end[n].dtype == numpy.float32 for n in end),
+              "Python's safetensors opens a checkpoint's file"),
         check(not same(start, end), "training changed the parameters"),
-        check(same(end, load_file(os.path.join(theirs, "params.safetensors"))),
+        check(same(end, arrays(refs.read_checkpoint(theirs))),
               "a run from a file that Python wrote has the same bits as one from the seed"),
         check(summary(ours)["params_sha256"] == params_sha256(end), "params_sha256 is the documented hash"),
         check(summary(theirs)["params_sha256"] == summary(ours)["params_sha256"], "both runs say the same hash"),

@@ -4,7 +4,7 @@ The variants that are compared, a text that is the same on every machine, a read
 and the three ways in which the scripts use the command:
 
     initial parameters      lockstep init CONFIG -o FILE
-    a trained model         lockstep train CONFIG, metrics.jsonl and params.safetensors of its run
+    a trained model         lockstep train CONFIG, metrics.jsonl and the last checkpoint of its run
     gradients of step 1     one step of plain SGD with an enormous learning rate, see gradients()
 """
 import array
@@ -14,6 +14,7 @@ import os
 import struct
 import subprocess
 import sys
+import zlib
 
 SKIPPED = 77  # the exit status that ctest reports as skipped
 STEPS = 50
@@ -101,6 +102,30 @@ def read_safetensors(path):
     return tensors
 
 
+def read_checkpoint(run_dir, kind="parameter"):
+    """The same of a run's last checkpoint, by docs/checkpoints.md: the tensors of that kind, put together of chunks."""
+    with open(os.path.join(run_dir, "checkpoints", "latest"), encoding="utf-8") as file:
+        folder = os.path.join(run_dir, "checkpoints", file.read().strip())
+    with open(os.path.join(folder, "manifest.json"), "rb") as file:
+        text = file.read()
+    manifest, tensors = json.loads(text), {}
+    if int(manifest["crc32"], 16) != zlib.crc32(text[:text.rindex(b',"crc32"')]):
+        raise ValueError(f"{folder}: the manifest's CRC-32 is another one")
+    for tensor in manifest["tensors"]:
+        if tensor["kind"] != kind:
+            continue
+        values = array.array("f")
+        for chunk in sorted(tensor["chunks"], key=lambda c: c["first"]):
+            with open(os.path.join(folder, manifest["files"][chunk["file"]]["name"]), "rb") as file:
+                file.seek(chunk["offset"])
+                data = file.read(chunk["bytes"])
+            if int(chunk["crc32"], 16) != zlib.crc32(data):
+                raise ValueError(f"{folder}: {tensor['name']}: a chunk's CRC-32 is another one")
+            values.frombytes(data)
+        tensors[tensor["name"]] = (tensor["shape"], values)
+    return tensors
+
+
 def write_safetensors(path, tensors):
     """The reverse: tensors is name -> (shape, array of floats)."""
     header, offset = {}, 0
@@ -139,7 +164,7 @@ def train(lockstep, path, run_dir, *settings, nproc=None):
     run(command)
     with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
         metrics = [json.loads(line) for line in file]
-    return metrics, read_safetensors(os.path.join(run_dir, "params.safetensors"))
+    return metrics, read_checkpoint(run_dir)
 
 
 def gradients(lockstep, path, init, run_dir):

@@ -149,10 +149,6 @@ static void test_sets_refused(void)
          "parallel.param_dtype: wanted \"f32\" or \"bf16\", found \"f16\""},
         {"parallel.reduce_dtype=f16", LS_ECONFIG,
          "parallel.reduce_dtype: wanted \"f32\" or \"bf16\", found \"f16\""},
-        {"checkpoint.every=5", LS_EUNSUPPORTED, "checkpoint.every: 5 is not in this version"},
-        {"checkpoint.compress=true", LS_EUNSUPPORTED, "checkpoint.compress: true is not in"},
-        {"checkpoint.best=true", LS_EUNSUPPORTED,
-         "checkpoint.best: true is not in this version"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

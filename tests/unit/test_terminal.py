@@ -15,7 +15,7 @@ CHANGES = {"run__steps": 400, "log__every": 100, "eval__every": 200}
 def on_terminal(folder, *args, **env):
     """All that a pseudo-terminal received."""
     master, slave = pty.openpty()
-    p = subprocess.Popen([cli.command(), "train", "c.json", *args], cwd=folder, stdin=subprocess.DEVNULL,
+    p = subprocess.Popen([cli.command(), *cli.fresh(["train", "c.json", *args])], cwd=folder, stdin=subprocess.DEVNULL,
                          stderr=slave, env={**os.environ, "TERM": "xterm", **env})
     os.close(slave)
     text = b""

@@ -52,6 +52,19 @@ static void parse(ls_config *cfg, const char *const *sets, const char *more)
     CHECK_OK(ls_config_parse(cfg, base, "c.json", all, n));
 }
 
+/* All tensors of the training into one file. */
+static ls_status save(ls_trainer *t, const char *path)
+{
+    const ls_stored_tensor *stored;
+    ls_named_tensor         list[200];
+    size_t                  n;
+    ls_status               status = ls_trainer_tensors(t, &stored, &n);
+
+    for (size_t i = 0; i < n && !status; i++)
+        list[i] = (ls_named_tensor){stored[i].name, stored[i].tensor};
+    return status ? status : ls_params_save(path, list, n, NULL, 0);
+}
+
 /* A training from its start to its file. */
 static ls_status session(const ls_config *cfg, const char *path, char state[LS_SHA256_HEX])
 {
@@ -66,7 +79,7 @@ static ls_status session(const ls_config *cfg, const char *path, char state[LS_S
     if (!status)
         status = ls_trainer_validate(t, 0, NULL, &loss);
     if (!status)
-        status = ls_trainer_save(t, path);
+        status = save(t, path);
     if (!status)
         status = ls_trainer_hashes(t, params, state);
     ls_trainer_free(t);
