@@ -29,8 +29,10 @@ enum {
     PAGE        = 4096,
     HUGE_PAGE   = 2 << 20,
     INDEX_RANGE = 4095,
-    KEEP_UP_TO =
-        1 << 20 /* a released block of at most this stays mapped for the next of its size */
+    /* a released block of at most this stays mapped for the next of its size */
+    KEEP_UP_TO = 1 << 20,
+    /* a peer's block of more is mapped without its pages: of a bucket a rank reads its slice */
+    WINDOW_AT_ONCE = 4 << 20
 };
 
 typedef struct {
@@ -339,7 +341,8 @@ static char *new_window(peer *p, uint64_t place, size_t bytes)
                 (unsigned long long)w.bytes, strerror(errno));
         return NULL;
     }
-    (void)populate(w.address, w.bytes); /* now, not in a later step; the pages are there */
+    if (w.bytes <= WINDOW_AT_ONCE)
+        (void)populate(w.address, w.bytes); /* now, not in a later step; the pages are there */
     p->windows[p->n++] = w;
     return w.address + (place - w.offset);
 }
