@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """against_torch_ddp.py - a training step on ranks: Lockstep's and PyTorch's DDP, and Lockstep on one process, in turn.
 
-    against_torch_ddp.py LOCKSTEP [--python PYTHON] [--shapes a,b] [--ranks 2,4] [--rounds 3] [--steps N]
+    against_torch_ddp.py LOCKSTEP [--python PYTHON] [--shapes a,b] [--ranks 2,4] [--rounds 3] [--steps N] [--dtype f32]
 
 Every rank has one thread.  In each round, one after the other, for each shape of against_torch.py:
 
@@ -101,16 +101,17 @@ def main(ranks, measure, line_of_world, columns):
     parser.add_argument("--ranks", default=ranks, help="each divides the shapes' batches")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="of each run; by shape otherwise")
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"], help="bf16: of parameters, in both")
     options = parser.parse_args()
     worlds, lines = [int(n) for n in options.ranks.split(",")], []
     for shape in options.shapes.split(","):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(config_of(shape), file)
+            json.dump(config_of(shape, options.dtype), file)
             file.flush()
             bench = Bench(options, shape, file.name)
             rounds = [measure(bench, worlds) for _ in range(options.rounds)]
         for n in worlds:
-            lines.append(line_of_world(shape, n, worlds, rounds))
+            lines.append({"dtype": options.dtype, **line_of_world(shape, n, worlds, rounds)})
             print(json.dumps(lines[-1]), flush=True)
     print_table(lines, columns)
 

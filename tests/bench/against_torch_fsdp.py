@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """against_torch_fsdp.py - a training step of fully sharded ranks: Lockstep's FSDP, PyTorch's FSDP2, Lockstep's DDP, in turn.
 
-    against_torch_fsdp.py LOCKSTEP [--python PYTHON] [--shapes a,b] [--ranks 2] [--rounds 3] [--steps N]
+    against_torch_fsdp.py LOCKSTEP [--python PYTHON] [--shapes a,b] [--ranks 2] [--rounds 3] [--steps N] [--dtype f32]
 
 Every rank has one thread and one micro-batch a step, in f32; units are blocks, dropped after forward.  In each round,
 one after the other, for each shape of against_torch.py:

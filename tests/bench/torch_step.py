@@ -5,7 +5,7 @@
 
 Prints one JSON object: median_ms, tokens_per_s, peak_rss_mb, sgemm_gflops (1024^3), torch, threads, ranks.  The GPT-2
 style only; the weights' values do not matter here (tests/reference compares those).  With parallel.param_dtype "bf16" in
-CONFIG the forward runs under autocast.  With --nproc the batch is shared by
+CONFIG the forward runs under autocast, and FSDP2 has a MixedPrecisionPolicy (bf16 parameters, f32 gradients).  With --nproc the batch is shared by
 ranks of DistributedDataParallel over gloo, gradients being views of its buckets, or with --fsdp by fully_shard of each
 block and then of the root (FSDP2); a step starts with all ranks together
 and ends with the slowest, memory is that of the largest, the rate of sgemm that of all together.
@@ -23,7 +23,7 @@ import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 
 class Block(nn.Module):
@@ -69,13 +69,14 @@ def peak_rss_mb():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 1024
 
 
-def shared(model, options):
+def shared(model, options, bf16):
     """The model of one of several ranks."""
     if not options.fsdp:
         return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     mesh = init_device_mesh("cpu", (options.nproc,))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=torch.float32 if bf16 else None)
     for part in [*model.blocks, model]:
-        fully_shard(part, mesh=mesh)
+        fully_shard(part, mesh=mesh, mp_policy=policy)
     return model
 
 
@@ -86,7 +87,7 @@ def time_steps(options, config, ranks):
     vocab = m.get("vocab_size", 256)
     model = GPT(vocab, m["context"], m["n_layer"], m["n_head"], m["d_model"])
     if ranks > 1:
-        model = shared(model, options)
+        model = shared(model, options, bf16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     times, rates = [], []
     for step in range(options.steps + 3):
@@ -96,7 +97,7 @@ def time_steps(options, config, ranks):
             dist.barrier()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16 and not options.fsdp):
             loss = model(ids[:, :-1], ids[:, 1:].contiguous())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
