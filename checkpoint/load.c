@@ -163,18 +163,16 @@ static ls_status gather(loading *l, part **all, int64_t *n)
 
 static ls_status prove(loading *l)
 {
-    part     *all    = l->parts;
-    int64_t   n      = l->n_parts;
-    ls_status status = LS_OK;
+    part     *gathered = NULL;
+    int64_t   n        = l->n_parts;
+    ls_status status   = l->comm ? gather(l, &gathered, &n) : LS_OK;
+    part     *all      = l->comm ? gathered : l->parts;
 
-    if (l->comm)
-        status = gather(l, &all, &n);
     if (!status && n)
         qsort(all, (size_t)n, sizeof *all, by_place);
     if (!status)
         status = judge(l, all, n);
-    if (l->comm)
-        free(all);
+    free(gathered);
     return ls_comm_agree(l->comm, status);
 }
 

@@ -519,13 +519,11 @@ ls_status ls_manifest_read(const char *path, ls_manifest *m)
     ls_status status = open_manifest(path, &fd, &bytes);
 
     *m = (ls_manifest){0};
-    if (!status)
-        text = ls_calloc(bytes + 1, 1);
-    if (!status && !text)
+    if (!status && !(text = ls_calloc(bytes + 1, 1)))
         status = ls_fail_in(LS_ENOMEM, "%s", path);
-    if (!status)
+    if (!status && text)
         status = read_text(fd, path, text, bytes);
-    if (!status)
+    if (!status && text)
         status = ls_manifest_parse(text, bytes, path, m);
     free(text);
     if (fd >= 0)

@@ -449,7 +449,7 @@ static ls_status gather(ls_saver *s)
     ls_status   status = ls_comm_agree(s->opts.comm, all ? LS_OK : LS_ENOMEM);
     if (!status)
         status = ls_comm_all_gather(s->opts.comm, all, &mine, sizeof mine, LS_U8);
-    for (int r = 0; r < s->size && !status; r++)
+    for (int r = 0; r < s->size && !status && all; r++)
         most = all[r].n_pieces > most ? all[r].n_pieces : most;
     if (!status)
         status = gather_pieces(s, all, most);

@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 /*
  * config_compare.c - values as they print, key by key of the table.
  */

@@ -503,7 +503,7 @@ ls_status ls_trainer_get_place(const ls_trainer *t, ls_trainer_place *place)
                                           .n_parameters = t->n,
                                           .accuracy     = t->accuracy};
     ls_status status = ls_ranks_agree(t->ranks, place->started ? LS_OK : LS_ENOMEM);
-    return status ? status : agree_on_started(t, place->started);
+    return status || !place->started ? status : agree_on_started(t, place->started);
 }
 
 void ls_trainer_resume(ls_trainer *t, const ls_trainer_place *place)

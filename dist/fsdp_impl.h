@@ -193,8 +193,8 @@ void ls__grads_abandon(ls_fsdp *f);
 /* ---- fsdp.c ---- */
 
 /* The hooks of a unit's module. */
-ls_tensor *ls__fsdp_before(void *unit, ls_module *m, ls_tape *tape, ls_tensor *x);
-ls_tensor *ls__fsdp_after(void *unit, ls_module *m, ls_tape *tape, ls_tensor *out);
+ls_tensor *ls__fsdp_before(void *context, ls_module *m, ls_tape *tape, ls_tensor *x);
+ls_tensor *ls__fsdp_after(void *context, ls_module *m, ls_tape *tape, ls_tensor *out);
 
 /* A reduce_scatter has arrived; an operation's times go to stats and trace. */
 void                    ls__unit_arrived(ls_unit *u);

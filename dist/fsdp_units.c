@@ -414,10 +414,23 @@ static void free_parameter(ls_unit *u, int i)
     ls_tensor_drop(&u->shards[i].rows);
 }
 
-void ls__unit_free(ls_unit *u)
+static void free_buffers(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
 
+    if (u->whole)
+        ls__whole_release(u);
+    if (u->grad)
+        ls__grads_release(u);
+    ls__grads_unwire(u);
+    ls_comm_release(f->gathers, u->root_whole);
+    ls_comm_release(f->reduces, u->root_grad);
+    ls_comm_release(f->reduces, u->root_wire);
+    free_memory(u);
+}
+
+void ls__unit_free(ls_unit *u)
+{
     for (int i = 0; i < u->n; i++)
         free_parameter(u, i);
     for (int i = 0; u->views && i < u->n_trained; i++)
@@ -425,20 +438,8 @@ void ls__unit_free(ls_unit *u)
     ls_storage_release(u->reduced);
     ls_storage_release(u->result);
     ls_tree_sum_close(&u->sum);
-    if (f && u->whole)
-        ls__whole_release(u);
-    if (f && u->grad)
-        ls__grads_release(u);
-    if (u->root_whole)
-        ls_comm_release(f->gathers, u->root_whole);
-    if (u->root_grad)
-        ls_comm_release(f->reduces, u->root_grad);
-    if (u->root_wire)
-        ls_comm_release(f->reduces, u->root_wire);
-    if (f)
-        ls__grads_unwire(u);
-    if (f)
-        free_memory(u);
+    if (u->fsdp)
+        free_buffers(u);
     ls_shard_layout_close(&u->values);
     ls_shard_layout_close(&u->grads);
     for (int k = 0; k < u->n_modules; k++)

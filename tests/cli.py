@@ -107,7 +107,7 @@ def write_config(folder, name="c.json", **changes):
 
 def fresh(args):
     """Tests train again and again in the same directories: where they do not say --resume, they start over."""
-    if "train" not in args or args[0] == "bench" or "--resume" in args:
+    if "train" not in args or "bench" in args or "--resume" in args:
         return list(args)
     at = args.index("train") + 1
     return [*args[:at], "--resume", "never", *args[at:]]

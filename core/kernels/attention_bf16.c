@@ -83,11 +83,20 @@ static void scores(const head_view *v, const ls__tile *t, const uint16_t *x, int
                                            .ldc         = t->row});
 }
 
-/* c (rows `ldc` apart) += op(tile) b, the tile being (ni,nj); transposed for sums over queries
- */
+/* Rows of a matrix, `ld` elements apart. */
+typedef struct {
+    const uint16_t *data;
+    int64_t         ld;
+} factor_rows;
+
+typedef struct {
+    ls_real *data;
+    int64_t  ld;
+} sum_rows;
+
+/* c += op(tile) b, the tile being (ni,nj); transposed for sums over queries */
 static void add_product(const head_view *v, const ls__tile *t, const uint16_t *s,
-                        bool transposed, const uint16_t *b, int64_t ldb, ls_real *c,
-                        int64_t ldc)
+                        bool transposed, factor_rows b, sum_rows c)
 {
     ls_gemm_bf16_tile(&(ls_gemm_bf16_args){.transpose_a = transposed,
                                            .m           = transposed ? t->nj : t->ni,
@@ -95,11 +104,11 @@ static void add_product(const head_view *v, const ls__tile *t, const uint16_t *s
                                            .k           = transposed ? t->ni : t->nj,
                                            .a           = s,
                                            .lda         = t->row,
-                                           .b           = b,
-                                           .ldb         = ldb,
+                                           .b           = b.data,
+                                           .ldb         = b.ld,
                                            .add         = true,
-                                           .c           = c,
-                                           .ldc         = ldc});
+                                           .c           = c.data,
+                                           .ldc         = c.ld});
 }
 
 LS_INLINE void scale_tile(const ls__tile *t, ls_real *s, ls_real scale)
@@ -116,22 +125,26 @@ LS_INLINE void round_tile(const ls__tile *t, uint16_t *to, const ls_real *from)
             to[i * t->row + j] = ls_bf16_round((float)from[i * t->row + j]);
 }
 
-/* Scores of the tile become weights that go into o (rows of d); factor: dropout's, or NULL. */
+/* What is known so far of some queries: the largest score, the sum of weights, and o (rows of
+ * d) before its division. */
+typedef struct {
+    ls_real *m, *l, *o;
+} running;
+
+/* Scores of the tile become weights that go into r; factor: dropout's, or NULL. */
 LS_CLONES static void absorb_rows(const head_view *v, const ls__tile *t, ls_real *s,
-                                  const ls_real *factor, uint16_t *p, ls_real *m, ls_real *l,
-                                  ls_real *o)
+                                  const ls_real *factor, uint16_t *p, const running *r)
 {
     scale_tile(t, s, v->scale);
     for (int64_t i = 0; i < t->ni; i++)
-        ls__absorb_row(s + i * t->row, ls__visible(t, i), t->nj, &m[i], &l[i], o + i * v->d,
-                       v->d);
+        ls__absorb_row(s + i * t->row, ls__visible(t, i), t->nj, &r->m[i], &r->l[i],
+                       r->o + i * v->d, v->d);
     if (factor)
         ls__tile_apply(t, s, s, factor);
     round_tile(t, p, s);
 }
 
-static void absorb_tile(const head_view *v, const ls__tile *t, ls_real *m, ls_real *l,
-                        ls_real *o)
+static void absorb_tile(const head_view *v, const ls__tile *t, const running *r)
 {
     ls_real  s[TILE * KEYS], factor[TILE * KEYS];
     uint16_t p[TILE * KEYS];
@@ -139,8 +152,9 @@ static void absorb_tile(const head_view *v, const ls__tile *t, ls_real *m, ls_re
     scores(v, t, v->q + t->i0 * v->row, v->row, v->k + t->j0 * v->row, s);
     if (v->a->dropout)
         ls__tile_dropout(v->a, v->sequence, v->head, t, factor);
-    absorb_rows(v, t, s, v->a->dropout ? factor : NULL, p, m, l, o);
-    add_product(v, t, p, false, v->v + t->j0 * v->row, v->row, o, v->d);
+    absorb_rows(v, t, s, v->a->dropout ? factor : NULL, p, r);
+    add_product(v, t, p, false, (factor_rows){v->v + t->j0 * v->row, v->row},
+                (sum_rows){r->o, v->d});
 }
 
 /* o / l, rounded; lse */
@@ -165,7 +179,7 @@ static void forward_rows(const head_view *v, int64_t i0, int64_t ni, ls_real *o)
     memset(o, 0, (size_t)(ni * v->d) * sizeof *o);
     for (int64_t j0 = 0; j0 < i0 + ni; j0 += KEYS) {
         ls__tile t = {i0, ni, j0, ls__shorter(KEYS, i0 + ni - j0), KEYS};
-        absorb_tile(v, &t, m, l, o);
+        absorb_tile(v, &t, &(running){m, l, o});
     }
     for (int64_t i = 0; i < ni; i++)
         finish_row(v, i0 + i, o + i * v->d, m[i], l[i]);
@@ -227,13 +241,14 @@ static void backward_tile(const head_view *v, const ls__tile *t, const head_grad
         ls__tile_dropout(v->a, v->sequence, v->head, t, factor);
     scores(v, t, v->q + t->i0 * v->row, v->row, v->k + t->j0 * v->row, p);
     weights(v, t, p, drops, ds, rounded);
-    add_product(v, t, rounded, true, g->dout16, v->d, g->dv + t->j0 * v->row, v->row);
+    add_product(v, t, rounded, true, (factor_rows){g->dout16, v->d},
+                (sum_rows){g->dv + t->j0 * v->row, v->row});
     scores(v, t, g->dout16, v->d, v->v + t->j0 * v->row, ds);
     score_gradients(v, t, ds, p, drops, delta, rounded);
-    add_product(v, t, rounded, false, v->k + t->j0 * v->row, v->row, g->dq + t->i0 * v->row,
-                v->row);
-    add_product(v, t, rounded, true, v->q + t->i0 * v->row, v->row, g->dk + t->j0 * v->row,
-                v->row);
+    add_product(v, t, rounded, false, (factor_rows){v->k + t->j0 * v->row, v->row},
+                (sum_rows){g->dq + t->i0 * v->row, v->row});
+    add_product(v, t, rounded, true, (factor_rows){v->q + t->i0 * v->row, v->row},
+                (sum_rows){g->dk + t->j0 * v->row, v->row});
 }
 
 /* dout of a row, rounded; the row's delta.  wide: room for a row */

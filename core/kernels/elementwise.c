@@ -419,18 +419,18 @@ LS_CLONES static void dgate_task(void *context, int64_t index)
         dgate(j, index, false);
 }
 
-void ls_k_swiglu_dgate(ls_real *d_gate, const ls_real *dy, const ls_real *gate,
+void ls_k_swiglu_dgate(ls_real *dgate, const ls_real *dy, const ls_real *gate,
                        const ls_real *up, int64_t n, bool add)
 {
-    if (d_gate)
-        each_block(&(job){.y = d_gate, .a = gate, .b = up, .c = dy, .n = n, .add = add},
+    if (dgate)
+        each_block(&(job){.y = dgate, .a = gate, .b = up, .c = dy, .n = n, .add = add},
                    dgate_task);
 }
 
-void ls_k_swiglu_dgate_bf16(ls_real *d_gate, const ls_real *dy, const uint16_t *gate,
+void ls_k_swiglu_dgate_bf16(ls_real *dgate, const ls_real *dy, const uint16_t *gate,
                             const uint16_t *up, int64_t n, bool add)
 {
-    if (d_gate)
-        each_block(&(job){.y = d_gate, .a16 = gate, .b16 = up, .c = dy, .n = n, .add = add},
+    if (dgate)
+        each_block(&(job){.y = dgate, .a16 = gate, .b16 = up, .c = dy, .n = n, .add = add},
                    dgate_task);
 }

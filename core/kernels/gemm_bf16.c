@@ -205,10 +205,16 @@ static int64_t inside(bool transposed, int64_t ld, int64_t row, int64_t column)
     return transposed ? column * ld + row : row * ld + column;
 }
 
-/* c (rows ldc apart) = or += the product over columns k of op(a) and rows k of op(b) */
-static void widened_part(const ls_gemm_bf16_args *g, ls_block rows, ls_block cols, ls_block k,
-                         widened *w, ls_real *c, int64_t ldc, bool add)
+/* Which part of a product. */
+typedef struct {
+    ls_block rows, cols, k;
+} part;
+
+/* c (rows ldc apart) += the product over columns k of op(a) and rows k of op(b) */
+static void widened_part(const ls_gemm_bf16_args *g, const part *p, widened *w, ls_real *c,
+                         int64_t ldc)
 {
+    ls_block     rows = p->rows, cols = p->cols, k = p->k;
     int64_t      m = rows.end - rows.first, n = cols.end - cols.first, depth = k.end - k.first;
     int64_t      across_a = g->transpose_a ? m : depth, across_b = g->transpose_b ? depth : n;
     ls_gemm_args real = {.transpose_a = g->transpose_a,
@@ -221,7 +227,7 @@ static void widened_part(const ls_gemm_bf16_args *g, ls_block rows, ls_block col
                          .lda         = across_a,
                          .b           = w->b,
                          .ldb         = across_b,
-                         .beta        = add,
+                         .beta        = 1,
                          .c           = c,
                          .ldc         = ldc};
 
@@ -251,7 +257,7 @@ static void widened_block(const ls_gemm_bf16_args *g, ls_block rows, ls_block co
     if (!g->add)
         fill_rows(g->bias ? g->bias + cols.first : NULL, m, n, sum, ld);
     for (int64_t i = 0; i < ls_block_count(g->k, BLOCK_K); i++)
-        widened_part(g, rows, cols, ls_block_at(g->k, BLOCK_K, i), w, sum, ld, true);
+        widened_part(g, &(part){rows, cols, ls_block_at(g->k, BLOCK_K, i)}, w, sum, ld);
     for (int64_t r = 0; out && r < m; r++)
         ls_k_bf16_round_here(out + r * g->ldc, sum + r * n, n);
 }

@@ -45,7 +45,7 @@ LS_INLINE void forward_row(const job *j, int64_t r)
         for (int64_t i = 0; i < n; i++)
             y16[i] =
                 ls_bf16_round((float)((ls_real)((double)x[i] * rstd) * weight(j, i, true)));
-    else
+    else if (y)
         for (int64_t i = 0; i < n; i++)
             y[i] = (ls_real)((double)x[i] * rstd) * weight(j, i, false);
 }
