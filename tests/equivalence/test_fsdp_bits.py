@@ -7,6 +7,7 @@ dropped, gathered ahead, however micro-batches are summed and bytes move.  Shape
 which every pair of two factors' values comes at least once; with --long all combinations of what FSDP alone has, the
 other factors drawn.
 """
+import json
 import os
 import random
 import sys
@@ -133,6 +134,43 @@ def test_not_canonical(folder):
     WORLDS[3].pop()
 
 
+def sent(folder, row, shape):
+    """Bytes that rank 0 sends in one step, by operation, without the few that are agreements."""
+    log = os.path.join(folder, "comm.jsonl")
+    os.environ["LOCKSTEP_COMM_LOG"] = log
+    try:
+        write(folder, row, "many", **shape, run__steps=1, eval__every=0, checkpoint__save_at_end=False, data__val_fraction=0)
+        cli.check_ok(bits.by_nproc(folder, row["n"]))
+    finally:
+        del os.environ["LOCKSTEP_COMM_LOG"]
+    with open(log, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    os.remove(log)
+    return {op: sum(line["sent"] for line in lines
+                    if line["op"] == op and line["dtype"] == "F32" and line["rank"] == 0 and line["count"] > 1)
+            for op in ("all_gather", "reduce_scatter")}
+
+
+def test_traffic(folder):
+    """
+    The formulas of docs/fsdp.md: P elements, R of them the root's, k micro-batches a rank, c = (N-1)/N, where N divides
+    all rows.
+    """
+    shape = {"model__d_model": 32, "model__n_head": 4, "model__d_ff": 64, "model__vocab_size": 256}
+    block = 4 * 32 * 32 + 2 * 32 * 64 + (96 + 32 + 64 + 32) + 4 * 32  # weights, biases, norms
+    root = 32 * (256 + 8 + 2)
+    whole, n, k = 3 * block + root, 4, 2
+    for shard, reshard, accumulate, gathered, scattered in [
+            ("full", True, "sharded", k * (2 * whole - root), k * whole), ("full", False, "sharded", k * whole, k * whole),
+            ("full", True, "local", k * (2 * whole - root), whole), ("gradients", True, "sharded", whole, k * whole),
+            ("optimizer", True, "local", whole, whole)]:
+        cli.row(f"traffic: {shard}, {'reshard' if reshard else 'keep'}, {accumulate}")
+        row = row_of(n=n, each=1, backend="tcp", shard=shard, reshard=reshard, accumulate=accumulate)
+        got = sent(folder, row, shape)
+        want = {"all_gather": gathered * 4 * (n - 1) // n, "reduce_scatter": scattered * 4 * (n - 1) // n}
+        cli.equal(got, want, "bytes sent")
+
+
 def rows_of(long, factors):
     if not long:
         return bits.covering({**factors, **OTHERS}, allowed)
@@ -152,6 +190,7 @@ def main():
         test_rows(folder, rows, bits.by_nproc)
         test_overruled(folder)
         test_not_canonical(folder)
+        test_traffic(folder)
         if mpiexec:
             rows = rows_of(long, {**OWN, "backend": ["mpi"]})
             test_rows(folder, rows if long else rows[:4], bits.by_mpiexec(mpiexec))
