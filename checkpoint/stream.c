@@ -6,7 +6,7 @@
 #include "dist/comm/comm.h"
 #include "dist/shard.h"
 
-enum { BLOCK_BYTES = 1 << 22 };
+enum { BLOCK_BYTES = 1 << 20 };
 
 bool ls_stream_arrives(const ls_tensor *t)
 {

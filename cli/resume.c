@@ -231,14 +231,42 @@ static bool is_in_place(const ls_resume *r, const char *path)
     return same;
 }
 
+static ls_status share_list(const ls_ranks *ranks, ls_fingerprint **list, int64_t *n)
+{
+    ls_status status = ls_comm_broadcast(ranks->world, n, 1, LS_I64, 0);
+
+    if (status)
+        return status;
+    if (!*list)
+        *list = ls_calloc((size_t)*n + 1, sizeof **list);
+    status = ls_ranks_agree(ranks, *list ? LS_OK : LS_ENOMEM);
+    return status
+               ? status
+               : ls_comm_broadcast(ranks->world, *list, *n * (int64_t)sizeof **list, LS_U8, 0);
+}
+
+/* Rank 0 looks at the files for all: what their tokens are all have compared. */
+static ls_status make_prints(ls_resume *r)
+{
+    ls_status status = LS_OK;
+
+    if (!r->ranks->rank)
+        status = ls_blame_config(ls_data_prints_make(r->cfg, &r->prints));
+    status = ls_ranks_agree(r->ranks, status);
+    if (status || !r->ranks->world)
+        return status;
+    status = share_list(r->ranks, &r->prints.train, &r->prints.n_train);
+    return status ? status : share_list(r->ranks, &r->prints.val, &r->prints.n_val);
+}
+
 ls_status ls_resume_find(ls_config *cfg, const ls_train_opts *opts, const ls_ranks *ranks,
                          ls_resume *r)
 {
     *r               = (ls_resume){.cfg = cfg, .opts = opts, .ranks = ranks};
     ls_status status = ls_config_check_keys(&opts->allow, "--allow-change");
+    status           = ls_ranks_agree(ranks, status);
     if (!status)
-        status = ls_blame_config(ls_data_prints_make(cfg, &r->prints));
-    status = ls_ranks_agree(ranks, status);
+        status = make_prints(r);
     if (!status)
         status = ls_ranks_agree(ranks, ranks->rank ? LS_OK : find_candidates(r));
     if (!status)

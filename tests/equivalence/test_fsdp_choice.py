@@ -17,10 +17,10 @@ FSDP = "parallel.strategy=fsdp"
 TRAINED = [
     ("fits", 4, ["run.memory_mb=64"], "ddp", ['"auto": a replica needs about', "a rank has 64 MiB (run.memory_mb), so ddp"],
      []),
-    ("does not fit", 4, ["run.memory_mb=10"], "fsdp",
-     ['"auto": a replica needs about', "a rank has 10 MiB (run.memory_mb), so fsdp", "9 units"], []),
+    ("does not fit", 4, ["run.memory_mb=16"], "fsdp",
+     ['"auto": a replica needs about', "a rank has 16 MiB (run.memory_mb), so fsdp", "9 units"], []),
     ("what is free", 2, [], "ddp", ["(what is free on its host, among its ranks), so ddp"], []),
-    ("asked for", 4, ["run.memory_mb=10", FSDP], "fsdp", ["ranks: 4 over shm, fsdp"], ['"auto"']),
+    ("asked for", 4, ["run.memory_mb=16", FSDP], "fsdp", ["ranks: 4 over shm, fsdp"], ['"auto"']),
     ("asked for between hosts", 4, ["run.memory_mb=14", FSDP, "parallel.backend=tcp"], "fsdp", ["over tcp, fsdp"], []),
     ("one rank, auto", 1, [], "single", [], ['"auto"']),
     ("one rank, fsdp", 1, [FSDP], "fsdp", ["1 over "], []),
@@ -43,10 +43,10 @@ ODD = [
 
 # name, ranks, settings, texts of the error
 REFUSED = [
-    ("alone", 0, ["run.memory_mb=10"], ["run.memory_mb: 10 MiB", '"single"', "parameters", "gradients"]),
-    ("a replica", 4, ["run.memory_mb=10", "parallel.strategy=ddp"], ["run.memory_mb: 10 MiB", '"ddp"']),
+    ("alone", 0, ["run.memory_mb=16"], ["run.memory_mb: 16 MiB", '"single"', "parameters", "gradients"]),
+    ("a replica", 4, ["run.memory_mb=16", "parallel.strategy=ddp"], ["run.memory_mb: 16 MiB", '"ddp"']),
     ("not even shards", 4, ["run.memory_mb=1"], ["run.memory_mb: 1 MiB", '"fsdp"']),
-    ("whole gradients", 2, ["run.memory_mb=10", FSDP, "parallel.shard=optimizer"], ["run.memory_mb: 10 MiB", '"fsdp"']),
+    ("whole gradients", 2, ["run.memory_mb=8", FSDP, "parallel.shard=optimizer"], ["run.memory_mb: 8 MiB", '"fsdp"']),
     ("prefetch below 0", 0, ["parallel.prefetch=-1"], ["parallel.prefetch: -1 is out of range", ">= 0 and <= 1024"]),
     ("no unit", 0, ["parallel.unit_blocks=0"], ["parallel.unit_blocks: 0 is out of range"]),
     ("another shard", 0, ["parallel.shard=half"], ["parallel.shard", '"full"', '"gradients"', '"optimizer"']),
