@@ -81,7 +81,7 @@ def train(lockstep, folder, run, *sets):
               "eval": {"every": 3}, "log": {"every": 1, "tensorboard": True}}
     with open(os.path.join(folder, "c.json"), "w") as f:
         json.dump(config, f)
-    subprocess.run([lockstep, "train", "c.json", *sets], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run([lockstep, "train", "c.json", "--resume", "never", *sets], cwd=folder, check=True, capture_output=True, timeout=60)
     return os.path.join(folder, run)
 
 
