@@ -710,7 +710,10 @@ ls_status ls_train_dry_run(const ls_config *cfg)
             json, (long long)vocab, (long long)m.parameters, (long long)p.params,
             (long long)p.grads, (long long)p.optim, (long long)p.activations, (long long)p.comm,
             (long long)p.total);
+    } else {
+        status = LS_ENOMEM;
     }
     free(json);
+    ls_module_free(model);
     return status;
 }
