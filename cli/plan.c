@@ -268,9 +268,7 @@ static double comm_bytes(const ls_config *cfg, const ls_plan_model *m, ls_plan_k
     switch (kind) {
     case LS_PLAN_DDP:
         return wire * (double)m->bytes + small_bytes(m, kind, w);
-    case LS_PLAN_ZERO1: /* one unit forms while two travel */
-        return unit_gradients(m) + (m->n_unit > 2 ? (double)m->unit : 0) +
-               small_bytes(m, kind, w);
+    case LS_PLAN_ZERO1:
     case LS_PLAN_ZERO2:
         return unit_gradients(m) + small_bytes(m, kind, w);
     case LS_PLAN_FSDP:

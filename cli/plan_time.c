@@ -205,7 +205,7 @@ ls_status ls_plan_measure(const ls_config *cfg, int64_t vocab, const ls_plan_mod
     ls_config small  = *cfg;
     double    update = 0;
 
-    *r                  = (ls_plan_rates){.cores = ls_cpu_count()};
+    *r                  = (ls_plan_rates){.cores = ls_cpu_count(), .threads = cfg->run.threads};
     small.model.n_layer = 2;
     r->flops            = ls_measure_sgemm(SIDE, ROUNDS);
     ls_status status    = r->flops > 0 ? measure_copy(&r->copy_bytes) : LS_ENOMEM;
@@ -228,8 +228,9 @@ ls_status ls_plan_measure(const ls_config *cfg, int64_t vocab, const ls_plan_mod
 /* How much longer a rank's compute takes with its share of the host's cores. */
 static double slower(const ls_plan_rates *r, const ls_plan_link *link, int world)
 {
-    (void)r;
-    return link->bandwidth > 0 ? 1 : world;
+    double threads = (double)r->threads, share = (double)r->cores / world;
+
+    return link->bandwidth > 0 || share >= threads ? 1 : threads / share;
 }
 
 /*

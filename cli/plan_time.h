@@ -13,13 +13,14 @@
 
 /* Of this host, with the pool in use. */
 typedef struct {
-    double flops;      /* a second, of a large product */
-    double copy_bytes; /* a second and core, read and written */
-    int    cores;      /* that the process may use */
-    double micro_s;    /* forward and backward of a micro-batch, all layers */
-    double update_s;   /* norm and optimizer, all parameters */
-    double add_s;      /* adding one copy of all gradients to another */
-    bool   by_flops;   /* micro_s is flops / rate */
+    double  flops;      /* a second, of a large product */
+    double  copy_bytes; /* a second and core, read and written */
+    int     cores;      /* that the process may use */
+    double  micro_s;    /* forward and backward of a micro-batch, all layers */
+    double  update_s;   /* norm and optimizer, all parameters */
+    double  add_s;      /* adding one copy of all gradients to another */
+    bool    by_flops;   /* micro_s is flops / rate */
+    int64_t threads;    /* that computed while it was measured */
 } ls_plan_rates;
 
 /* Between ranks.  bandwidth 0: ranks share this host and its cores, and move bytes by copying.

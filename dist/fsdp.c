@@ -336,7 +336,7 @@ static ls_status make_pools(ls_fsdp *f)
         values           = u->values.count > values ? u->values.count : values;
         grads            = u->grads.count > grads ? u->grads.count : grads;
     }
-    f->grad_limit    = f->opts.kind == LS_SHARD_OPTIMIZER ? f->n : LS_TRAVELLING;
+    f->grad_limit    = LS_TRAVELLING;
     size_t    whole  = (size_t)(values + 1) * ls__unit_size(f->units[0]);
     size_t    form   = (size_t)(grads + 1) * sizeof(ls_real);
     size_t    wire   = (size_t)(grads + 1) * sizeof(uint16_t);

@@ -11,7 +11,7 @@
  * (Note [first in the bucket] in dist/ddp.c), and room of one bucket for messages.  Of FSDP:
  * whole forms are prefetch + 1 units and the root, or, where the ranks share memory, nothing;
  * gradients form and travel in two units and the root.  ZeRO-2 and 1 keep all parameters whole
- * (shared: once a host, of which a rank is charged its rows), ZeRO-1 room for all gradients.
+ * (shared: once a host, of which a rank is charged its rows).
  * "local" sums L whole gradients, and then a shard of them.
  *
  * Activations are those of one process that takes the same micro-batches.  Data is not counted.
@@ -52,7 +52,7 @@ typedef struct {
     bool        recompute;
     double      bucket_mb; /* of ddp; 0: fsdp, with these: */
     int         prefetch;
-    bool        kept, all_grads, local; /* wholes; room for all gradients; whole sums */
+    bool        kept, local; /* wholes; whole sums */
 } row;
 
 #define DDP(mb) ", \"bucket_mb\": " #mb
@@ -72,13 +72,12 @@ static const row rows[] = {
     {"fsdp, recompute", "shm", 2, 8, 2, "", true, .prefetch = 1},
     {"fsdp, local", "shm", 2, 8, 2, ", \"accumulate\": \"local\"", .local = true},
     {"zero-2", "shm", 2, 4, 1, ", \"shard\": \"gradients\"", .prefetch = 0},
-    {"zero-1", "shm", 2, 4, 1, ", \"shard\": \"optimizer\"", .all_grads = true},
+    {"zero-1", "shm", 2, 4, 1, ", \"shard\": \"optimizer\"", .prefetch = 0},
     {"fsdp, tcp", "tcp", 2, 4, 1, "", .prefetch = 1},
     {"fsdp, tcp, no prefetch", "tcp", 4, 8, 1, ", \"prefetch\": 0", .prefetch = 0},
     {"fsdp, tcp, prefetch 2", "tcp", 4, 8, 1, ", \"prefetch\": 2", .prefetch = 2},
     {"zero-2, tcp", "tcp", 2, 4, 1, ", \"shard\": \"gradients\"", .kept = true},
-    {"zero-1, tcp", "tcp", 2, 4, 1, ", \"shard\": \"optimizer\"", .kept = true,
-     .all_grads = true},
+    {"zero-1, tcp", "tcp", 2, 4, 1, ", \"shard\": \"optimizer\"", .kept = true},
 };
 
 /* What a rank tells: peaks of its steps, in bytes, and its parameters. */
@@ -170,7 +169,7 @@ static void check_fsdp(const row *r, const figures *f, const figures *alone)
 {
     int64_t p = 4 * f->parameters, own = p / r->ranks;
     int64_t sums  = r->local ? r->copies * p + own : r->copies * own;
-    int64_t form  = r->all_grads ? p : 2 * UNIT + ROOT;
+    int64_t form  = 2 * UNIT + ROOT;
     int64_t total = f->mem.total_peak - f->mem.current[LS_MEM_OTHER];
     int64_t wanted =
         3 * own + sums + whole_forms(r, p) + form + alone->mem.peak[LS_MEM_ACTIVATIONS];

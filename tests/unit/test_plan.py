@@ -66,7 +66,7 @@ def check_orders(folder):
     cli.write_config(folder, **{**LAYERS, "batch__global": 64, "batch__micro": 1, "model__n_layer": 12})
     rows = {(row["world"], row["strategy"]): row for row in plan(folder, "--world", "1,8", "--bandwidth", "10")["plans"]}
     total = {strategy: rows[8, strategy]["memory_bytes"]["total"] for strategy in ("ddp", "zero1", "zero2", "fsdp")}
-    cli.check(total["ddp"] > total["zero1"] > total["zero2"] > total["fsdp"], f"more shards, less memory: {total}")
+    cli.check(total["ddp"] > total["zero1"] >= total["zero2"] > total["fsdp"], f"more shards, less memory: {total}")
     for key, row in rows.items():
         cli.check(abs(row["compute_ms"] + row["update_ms"] + row["comm_exposed_ms"] - row["step_ms"]) < 1e-3 * row["step_ms"],
                   f"{key}: the parts are the step")
@@ -78,7 +78,7 @@ def check_orders(folder):
 
 def check_choice(folder):
     cli.row("choice")
-    cli.write_config(folder, **LAYERS, batch__global=8)
+    cli.write_config(folder, **LAYERS, batch__global=8, run__threads=len(os.sched_getaffinity(0)))
     use = plan(folder)["use"]
     cli.check(use["strategy"] == "single" and "fits" in use["reason"], f"one host: {use}")
     use = plan(folder, "--world", "2,4", "--bandwidth", "100")["use"]
