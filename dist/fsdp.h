@@ -29,6 +29,8 @@
  *   blocks       rank r computes M/N neighbouring ones and adds up whole gradients; one
  *                reduce_scatter a step.  M/N a power of two gives the bits of one process.
  *
+ * (Both where a unit's input goes to that unit alone: its gradient is summed inside first.)
+ *
  * Rajbhandari et al. 2020, "ZeRO" (arXiv:1910.02054); Zhao et al. 2023, "PyTorch FSDP"
  * (arXiv:2304.11277).
  */
