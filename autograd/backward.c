@@ -82,9 +82,8 @@ static void unmark_all(ls_tape *tape)
 ls_storage *ls__new_grad(const ls_tensor *t)
 {
     if (t->grad_home && !t->home_lent)
-        return ls_storage_view(t->grad_home, (size_t)ls_tensor_numel(t) * sizeof(ls_real),
-                               LS_MEM_GRADS);
-    return ls_storage_new((size_t)ls_tensor_numel(t) * sizeof(ls_real),
+        return ls_storage_view(t->grad_home, ls_tensor_grad_bytes(t), LS_MEM_GRADS);
+    return ls_storage_new(ls_tensor_grad_bytes(t),
                           is_outer_leaf(t) ? LS_MEM_GRADS : LS_MEM_ACTIVATIONS);
 }
 

@@ -157,11 +157,26 @@ ls_tensor *ls_tensor_owned(ls_tensor *t)
     return t->shard ? &t->shard->rows : t;
 }
 
+int64_t ls_tensor_rows(const ls_tensor *t)
+{
+    return t->shape.ndim ? t->shape.dim[0] : 1;
+}
+
+int64_t ls_tensor_row_elements(const ls_tensor *t)
+{
+    int64_t rows = ls_tensor_rows(t);
+
+    return rows ? ls_tensor_numel(t) / rows : 0;
+}
+
+size_t ls_tensor_grad_bytes(const ls_tensor *t)
+{
+    return (size_t)ls_tensor_numel(t) * sizeof(ls_real);
+}
+
 int64_t ls_tensor_owned_first(const ls_tensor *t)
 {
-    int64_t rows = t->shape.ndim ? t->shape.dim[0] : 1;
-
-    return t->shard && rows ? t->shard->first * (ls_tensor_numel(t) / rows) : 0;
+    return t->shard ? t->shard->first * ls_tensor_row_elements(t) : 0;
 }
 
 void ls_tensor_drop(ls_tensor *t)

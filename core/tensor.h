@@ -150,6 +150,13 @@ static inline bool ls_tensor_is_spread(const ls_tensor *t)
     return t->shard && t->shard->group;
 }
 
+/* Rows (dimension 0), and elements of one: a scalar is one row of one. */
+int64_t ls_tensor_rows(const ls_tensor *t);
+int64_t ls_tensor_row_elements(const ls_tensor *t);
+
+/* Bytes of a gradient of t: of ls_real, whatever t's own dtype is. */
+size_t ls_tensor_grad_bytes(const ls_tensor *t);
+
 /* Where the values that this rank updates and saves are: t itself, or its shard. */
 ls_tensor *ls_tensor_owned(ls_tensor *t);
 

@@ -9,7 +9,7 @@ enum { FIRST_BYTES = 1 << 20 };
 
 static int64_t bytes_of(const ls_named_tensor *p)
 {
-    return ls_tensor_numel(p->tensor) * (int64_t)sizeof(ls_real);
+    return (int64_t)ls_tensor_grad_bytes(p->tensor);
 }
 
 static bool is_full(const ls_buckets *b, const ls_bucket *k, int64_t next, int64_t bytes)

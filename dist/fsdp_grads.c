@@ -22,11 +22,6 @@ static ls_unit *in_turn(const ls_fsdp *f, int k)
     return f->units[k < f->n - 1 ? f->n - 2 - k : f->n - 1];
 }
 
-static size_t whole_bytes(const ls_unit *u, int i)
-{
-    return (size_t)ls_tensor_numel(u->trained[i].tensor) * sizeof(ls_real);
-}
-
 void ls__grads_release(ls_unit *u)
 {
     ls_fsdp *f = u->fsdp;
@@ -179,7 +174,7 @@ static ls_status launch(ls_unit *u)
         return LS_OK;
     for (int i = 0; i < u->n_trained; i++)
         if (!f->sync.used[u->number[i]])
-            memset(u->grad + u->grads.offset[i], 0, whole_bytes(u, i));
+            memset(u->grad + u->grads.offset[i], 0, ls_tensor_grad_bytes(u->trained[i].tensor));
     u->reduced = new_rows(u);
     if (!u->reduced)
         return LS_ENOMEM;

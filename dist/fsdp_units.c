@@ -341,11 +341,6 @@ void ls__unit_round(ls_unit *u)
     u->rounded = true;
 }
 
-static size_t bytes_of(const ls_tensor *t)
-{
-    return (size_t)ls_tensor_numel(t) * sizeof(ls_real);
-}
-
 /* The parameter's values, if it has some, are cut down to the rank's rows. */
 static ls_status cut(ls_unit *u, int i)
 {
@@ -356,7 +351,7 @@ static ls_status cut(ls_unit *u, int i)
     u->shards[i]        = ls_shard_header(t, u->fsdp->reduces);
     ls_tensor *rows     = &u->shards[i].rows;
     rows->requires_grad = t->requires_grad;
-    rows->storage       = ls_storage_view(rows_of(u, i), bytes_of(rows), LS_MEM_PARAMS);
+    rows->storage       = ls_storage_view(rows_of(u, i), ls_tensor_bytes(rows), LS_MEM_PARAMS);
     if (!whole || !rows->storage) {
         ls_storage_release(whole);
         ls_tensor_drop(rows);
@@ -364,7 +359,7 @@ static ls_status cut(ls_unit *u, int i)
     }
     if (t->storage && ls_tensor_numel(rows))
         memcpy(ls_reals(rows), ls_reals(t) + u->shards[i].first * ls_tensor_row_elements(t),
-               bytes_of(rows));
+               ls_tensor_bytes(rows));
     ls_tensor_drop(t);
     t->storage = whole;
     t->dtype   = ls__unit_dtype(u);
@@ -375,7 +370,7 @@ static ls_status cut(ls_unit *u, int i)
 static ls_status make_views(ls_unit *u)
 {
     for (int i = 0; i < u->n_trained; i++) {
-        size_t bytes = bytes_of(ls_tensor_owned(u->trained[i].tensor));
+        size_t bytes = ls_tensor_grad_bytes(ls_tensor_owned(u->trained[i].tensor));
         u->views[i]  = ls_storage_view(NULL, bytes, LS_MEM_GRADS);
         if (!u->views[i])
             return LS_ENOMEM;

@@ -18,18 +18,6 @@ ls_rows ls_shard_rows(int64_t rows, int rank, int size)
     return (ls_rows){first, smaller(chunk, rows - first)};
 }
 
-int64_t ls_tensor_rows(const ls_tensor *t)
-{
-    return t->shape.ndim ? t->shape.dim[0] : 1;
-}
-
-int64_t ls_tensor_row_elements(const ls_tensor *t)
-{
-    int64_t rows = ls_tensor_rows(t);
-
-    return rows ? ls_tensor_numel(t) / rows : 0;
-}
-
 ls_shard ls_shard_header(const ls_tensor *t, ls_comm *group)
 {
     ls_rows  own   = ls_shard_rows(ls_tensor_rows(t), ls_comm_rank(group), ls_comm_size(group));

@@ -23,10 +23,6 @@ typedef struct {
 /* The rows that a rank owns, of `rows`. */
 ls_rows ls_shard_rows(int64_t rows, int rank, int size);
 
-/* Rows of a tensor, and elements of one: a scalar is one row of one. */
-int64_t ls_tensor_rows(const ls_tensor *t);
-int64_t ls_tensor_row_elements(const ls_tensor *t);
-
 /* The header of this rank's rows, without memory. */
 ls_shard ls_shard_header(const ls_tensor *t, ls_comm *group);
 

@@ -62,11 +62,6 @@ static slot *slot_of(ls_grad_sum *s, const ls_tensor *leaf)
     return NULL;
 }
 
-static size_t gradient_bytes(const ls_tensor *t)
-{
-    return (size_t)ls_tensor_numel(t) * sizeof(ls_real);
-}
-
 /* The last leaf (NULL: +0) of parameter i: its sum goes to the sink. */
 static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
 {
@@ -78,7 +73,8 @@ static ls_status sink_leaf(ls_grad_sum *s, int i, ls_storage *leaf)
     if (status)
         ls_storage_release(leaf);
     else
-        status = ls_tree_sum_end(&x->tree, leaf, home, gradient_bytes(s->parameters[i].tensor));
+        status = ls_tree_sum_end(&x->tree, leaf, home,
+                                 ls_tensor_grad_bytes(s->parameters[i].tensor));
     return status ? status : s->sink->done(s->sink->context, i);
 }
 
@@ -94,7 +90,7 @@ ls_status ls_grad_sum_take(void *context, ls_tensor *leaf)
                        "a second backward of one micro-batch reached parameter %s; add up its "
                        "losses and go back once",
                        s->parameters[x - s->slots].name);
-    ls_status status = ls_tree_sum_fill(&x->tree, s->micro, gradient_bytes(leaf));
+    ls_status status = ls_tree_sum_fill(&x->tree, s->micro, ls_tensor_grad_bytes(leaf));
     if (status)
         return status;
     ls_storage *grad = leaf->grad;
@@ -121,7 +117,7 @@ ls_status ls_grad_sum_end_micro(ls_grad_sum *s)
             status = sink_leaf(s, i, NULL);
         else if (s->slots[i].used && !s->slots[i].sunk)
             status = ls_tree_sum_fill(&s->slots[i].tree, s->micro,
-                                      gradient_bytes(s->parameters[i].tensor));
+                                      ls_tensor_grad_bytes(s->parameters[i].tensor));
     return status;
 }
 

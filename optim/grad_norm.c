@@ -9,8 +9,7 @@
 
 static ls_status add_squares(const ls_tensor *p, ls_exact_sum *sum)
 {
-    int64_t rows    = p->shape.ndim ? p->shape.dim[0] : 1;
-    int64_t n       = rows ? ls_tensor_numel(p) / rows : 0;
+    int64_t rows = ls_tensor_rows(p), n = ls_tensor_row_elements(p);
     size_t  bytes   = (size_t)rows * sizeof(double);
     double *squares = ls_mem_alloc(bytes, LS_MEM_OTHER);
 
