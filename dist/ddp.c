@@ -25,7 +25,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/kernels/combine.h"
+#include "core/kernels/bf16.h"
 #include "core/tree_sum.h"
 #include "dist/agree.h"
 #include "dist/bucket.h"
@@ -51,19 +51,6 @@ struct ls_ddp {
 
 /* ---- during backward ---- */
 
-/* One array into another of another type. */
-static void convert(void *out, ls_dtype to, const void *in, ls_dtype from, int64_t count)
-{
-    ls_k_combine(&(ls_combine){.op    = LS_SUM,
-                               .from  = from,
-                               .to    = to,
-                               .n_in  = 1,
-                               .n_out = 1,
-                               .in    = (const void *const[]){in},
-                               .out   = (void *const[]){out},
-                               .count = count});
-}
-
 static ls_status launch(ls_ddp *d)
 {
     ls_bucket *b    = &d->buckets.buckets[d->launched];
@@ -76,7 +63,7 @@ static ls_status launch(ls_ddp *d)
                        .op    = LS_SUM};
 
     if (d->wire)
-        convert(wire, LS_BF16, b->data, LS_REAL, b->count);
+        ls_k_bf16_round(wire, b->data, b->count);
     if (!d->launched)
         d->first_launch = ls_now_ns();
     d->stats.all_reduces++;
@@ -111,7 +98,7 @@ static ls_status done(void *context, int i)
 
 static size_t gradient_bytes(const ls_ddp *d, int i)
 {
-    return (size_t)ls_tensor_numel(d->sync.trained[i].tensor) * sizeof(ls_real);
+    return ls_tensor_grad_bytes(d->sync.trained[i].tensor);
 }
 
 static ls_status make_views(ls_ddp *d)
@@ -322,7 +309,7 @@ static ls_status wait_all(ls_ddp *d)
             trace_bucket(d, k, &times);
         cpu += ls_sync_taken(&d->sync, &times, start);
         if (d->wire && !one)
-            convert(b->data, LS_REAL, d->wire[k], LS_BF16, b->count);
+            ls_k_bf16_widen(b->data, d->wire[k], b->count);
     }
     ls_trace_until_now(d->trace, LS_SPAN_WAIT, start, 0);
     d->stats.exposed_ns = ls_now_ns() - start + cpu;
