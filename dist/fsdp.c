@@ -327,23 +327,40 @@ static ls_status make_lists(ls_fsdp *f)
     return LS_OK;
 }
 
+/* For units of at most so many values and gradients; room for `room` of them. */
+static ls_status make_buffers(ls_fsdp *f, ls_buffers *b, int64_t values, int64_t grads,
+                              int room)
+{
+    size_t    whole  = (size_t)(values + 1) * ls__unit_size(f->units[0]);
+    size_t    form   = (size_t)(grads + 1) * sizeof(ls_real);
+    size_t    wire   = (size_t)(grads + 1) * sizeof(uint16_t);
+    ls_status status = ls__pool_init(&b->wholes, f->gathers, whole, room);
+
+    if (!status)
+        status = ls__pool_init(&b->grads, f->reduces, form, room);
+    return status ? status : ls__pool_init(&b->wires, f->reduces, wire, room);
+}
+
 static ls_status make_pools(ls_fsdp *f)
 {
-    int64_t values = 0, grads = 0;
+    const ls_unit *root   = f->units[f->n - 1];
+    int64_t        values = 0, grads = 0;
 
     for (int k = 0; k < f->n - 1; k++) {
         const ls_unit *u = f->units[k];
         values           = u->values.count > values ? u->values.count : values;
         grads            = u->grads.count > grads ? u->grads.count : grads;
     }
-    f->grad_limit    = LS_TRAVELLING;
-    size_t    whole  = (size_t)(values + 1) * ls__unit_size(f->units[0]);
-    size_t    form   = (size_t)(grads + 1) * sizeof(ls_real);
-    size_t    wire   = (size_t)(grads + 1) * sizeof(uint16_t);
-    ls_status status = ls__pool_init(&f->wholes, f->gathers, whole, f->n);
-    if (!status)
-        status = ls__pool_init(&f->grads, f->reduces, form, f->n);
-    return status ? status : ls__pool_init(&f->wires, f->reduces, wire, f->n);
+    ls_status status = make_buffers(f, &f->of_units, values, grads, f->n);
+    return status ? status
+                  : make_buffers(f, &f->of_root, root->values.count, root->grads.count, 1);
+}
+
+static void close_buffers(ls_buffers *b)
+{
+    ls__pool_close(&b->wholes);
+    ls__pool_close(&b->grads);
+    ls__pool_close(&b->wires);
 }
 
 /* Values that are there become rank 0's. */
@@ -449,9 +466,8 @@ void ls_fsdp_free(ls_fsdp *f)
     for (int k = 0; k < f->n; k++)
         if (f->units[k]->fsdp == f)
             ls__unit_free(f->units[k]);
-    ls__pool_close(&f->wholes);
-    ls__pool_close(&f->grads);
-    ls__pool_close(&f->wires);
+    close_buffers(&f->of_units);
+    close_buffers(&f->of_root);
     ls_sync_close(&f->sync);
     ls_comm_free(f->gathers);
     ls_comm_free(f->reduces);

@@ -24,12 +24,9 @@ static ls_unit *in_turn(const ls_fsdp *f, int k)
 
 void ls__grads_release(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
-
     for (int i = 0; i < u->n_trained; i++)
         u->trained[i].tensor->grad_home = NULL;
-    if (!ls__is_root(u))
-        ls__pool_give(&f->grads, u->grad);
+    ls__pool_give(&ls__buffers(u)->grads, u->grad);
     u->grad = NULL;
 }
 
@@ -42,14 +39,7 @@ static size_t wire_rows_bytes(const ls_unit *u)
 
 static ls_status put_on_wire(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
-
-    if (ls__is_root(u) && !u->root_wire)
-        u->root_wire =
-            ls_comm_alloc(f->reduces, (size_t)(u->grads.count + 1) * sizeof(uint16_t));
-    u->wire = ls__is_root(u) ? u->root_wire : ls__pool_take(&f->wires);
-    if (!u->wire && !ls__is_root(u))
-        u->wire = ls__pool_grow(&f->wires);
+    u->wire      = ls__pool_get(&ls__buffers(u)->wires);
     u->wire_rows = u->wire ? ls_mem_alloc(wire_rows_bytes(u), LS_MEM_COMM) : NULL;
     if (!u->wire_rows)
         return LS_ENOMEM;
@@ -61,8 +51,8 @@ static ls_status put_on_wire(ls_unit *u)
 void ls__grads_unwire(ls_unit *u)
 {
     ls_mem_free(u->wire_rows, wire_rows_bytes(u), LS_MEM_COMM);
-    if (u->wire && !ls__is_root(u))
-        ls__pool_give(&u->fsdp->wires, u->wire);
+    if (u->wire)
+        ls__pool_give(&ls__buffers(u)->wires, u->wire);
     u->wire = u->wire_rows = NULL;
 }
 
@@ -98,23 +88,17 @@ static ls_status join(ls_unit *u)
 /* A buffer that travels now is idle soon; a new one only where none travels. */
 static ls_status take_buffer(ls_unit *u)
 {
-    ls_fsdp  *f      = u->fsdp;
-    ls_status status = LS_OK;
+    ls_fsdp        *f      = u->fsdp;
+    ls_buffer_pool *p      = &ls__buffers(u)->grads;
+    ls_status       status = LS_OK;
 
-    if (ls__is_root(u) && !u->root_grad)
-        u->root_grad =
-            ls_comm_alloc(f->reduces, (size_t)(u->grads.count + 1) * sizeof(ls_real));
-    if (ls__is_root(u)) {
-        u->grad = u->root_grad;
-        return u->grad ? LS_OK : LS_ENOMEM;
-    }
-    u->grad = ls__pool_take(&f->grads);
-    while (!u->grad && f->grads.n >= f->grad_limit && f->joined < f->launched && !status) {
+    u->grad = ls__pool_take(p);
+    while (!u->grad && p->n >= LS_TRAVELLING && f->joined < f->launched && !status) {
         status  = join(in_turn(f, f->joined));
-        u->grad = ls__pool_take(&f->grads);
+        u->grad = ls__pool_take(p);
     }
     if (!u->grad && !status)
-        u->grad = ls__pool_grow(&f->grads);
+        u->grad = ls__pool_get(p);
     return u->grad ? LS_OK : status ? status : LS_ENOMEM;
 }
 

@@ -30,6 +30,11 @@ typedef struct {
     int      n_idle, n, room;
 } ls_buffer_pool;
 
+/* For whole forms, for gradients that form and travel, for those that travel as BF16. */
+typedef struct {
+    ls_buffer_pool wholes, grads, wires;
+} ls_buffers;
+
 /* Units whose gradients travel, or form, at a time, unless a model needs more. */
 enum { LS_TRAVELLING = 2 };
 
@@ -56,14 +61,11 @@ typedef struct ls_unit {
     ls_shard       *shards; /* [n] */
     void *
         source; /* what is gathered: the rows, packed, or in the whole form if shared or kept */
-    ls_real  *master; /* in BF16: the rows, packed; source has them rounded.  Else NULL */
-    size_t    master_charged;
-    bool      rounded;    /* since the rows last changed */
-    char     *whole;      /* all rows, while they are here */
-    void     *root_whole; /* the root's own buffers, kept */
-    ls_real  *root_grad;
-    uint16_t *root_wire;
-    ls_work  *gather;
+    ls_real *master; /* in BF16: the rows, packed; source has them rounded.  Else NULL */
+    size_t   master_charged;
+    bool     rounded; /* since the rows last changed */
+    char    *whole;   /* all rows, while they are here */
+    ls_work *gather;
 
     ls_shard_layout  grads;
     ls_real         *grad;    /* all rows of the trained, while they form or travel */
@@ -88,13 +90,12 @@ struct ls_fsdp {
     ls_sync          sync;
     ls_unit        **units; /* [n]; the root last */
     int              n;
-    int             *unit_of, *place_of;   /* [sync.n] of what is trained */
-    ls_buffer_pool   wholes, grads, wires; /* of units without the root */
-    int              grad_limit;           /* buffers of gradients, unless more are needed */
-    bool             alone;                /* abandoned: others may not be done */
-    bool             stepping;             /* between begin and finish */
-    bool             backward;             /* this micro-batch's has begun */
-    int             *order, *recorded; /* units in the order of a forward; of the first one */
+    int             *unit_of, *place_of; /* [sync.n] of what is trained */
+    ls_buffers       of_units, of_root;  /* the root is larger than the others, or smaller */
+    bool             alone;              /* abandoned: others may not be done */
+    bool             stepping;           /* between begin and finish */
+    bool             backward;           /* this micro-batch's has begun */
+    int             *order, *recorded;   /* units in the order of a forward; of the first one */
     int              n_order, n_recorded, room, cursor;
     bool             is_recorded;
     int              launched, joined; /* reduce_scatters of the round, in their fixed order */
@@ -108,6 +109,11 @@ struct ls_fsdp {
 static inline bool ls__is_root(const ls_unit *u)
 {
     return u->index == u->fsdp->n - 1;
+}
+
+static inline ls_buffers *ls__buffers(const ls_unit *u)
+{
+    return ls__is_root(u) ? &u->fsdp->of_root : &u->fsdp->of_units;
 }
 
 /* The type of whole forms, and bytes of an element. */
@@ -157,7 +163,7 @@ void ls__order_end(ls_fsdp *f);
 
 LS_MUST_CHECK ls_status ls__pool_init(ls_buffer_pool *p, ls_comm *comm, size_t bytes, int room);
 void                   *ls__pool_take(ls_buffer_pool *p); /* NULL: none is idle */
-void                   *ls__pool_grow(ls_buffer_pool *p); /* NULL: ENOMEM */
+void                   *ls__pool_get(ls_buffer_pool *p);  /* then a new one; NULL: ENOMEM */
 void                    ls__pool_give(ls_buffer_pool *p, void *buffer);
 void                    ls__pool_close(ls_buffer_pool *p);
 

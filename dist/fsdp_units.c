@@ -411,16 +411,11 @@ static void free_parameter(ls_unit *u, int i)
 
 static void free_buffers(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
-
     if (u->whole)
         ls__whole_release(u);
     if (u->grad)
         ls__grads_release(u);
     ls__grads_unwire(u);
-    ls_comm_release(f->gathers, u->root_whole);
-    ls_comm_release(f->reduces, u->root_grad);
-    ls_comm_release(f->reduces, u->root_wire);
     free_memory(u);
 }
 

@@ -26,10 +26,13 @@ void *ls__pool_take(ls_buffer_pool *p)
     return p->n_idle ? p->idle[--p->n_idle] : NULL;
 }
 
-void *ls__pool_grow(ls_buffer_pool *p)
+void *ls__pool_get(ls_buffer_pool *p)
 {
-    void *buffer = ls_comm_alloc(p->comm, p->bytes);
+    void *buffer = ls__pool_take(p);
 
+    if (buffer)
+        return buffer;
+    buffer = ls_comm_alloc(p->comm, p->bytes);
     p->n += buffer != NULL;
     return buffer;
 }
@@ -51,23 +54,13 @@ void ls__pool_close(ls_buffer_pool *p)
 
 static void *take_buffer(ls_unit *u)
 {
-    ls_fsdp *f = u->fsdp;
-
-    if (u->stays || u->shared)
-        return u->source;
-    if (ls__is_root(u) && !u->root_whole)
-        u->root_whole =
-            ls_comm_alloc(f->gathers, (size_t)(u->values.count + 1) * ls__unit_size(u));
-    if (ls__is_root(u))
-        return u->root_whole;
-    void *idle = ls__pool_take(&f->wholes);
-    return idle ? idle : ls__pool_grow(&f->wholes);
+    return u->stays || u->shared ? u->source : ls__pool_get(&ls__buffers(u)->wholes);
 }
 
 void ls__whole_release(ls_unit *u)
 {
-    if (!ls__is_root(u) && !u->stays && !u->shared)
-        ls__pool_give(&u->fsdp->wholes, u->whole);
+    if (!u->stays && !u->shared)
+        ls__pool_give(&ls__buffers(u)->wholes, u->whole);
     u->whole = NULL;
 }
 
