@@ -46,6 +46,11 @@ class Job:
     def guardians(self):
         return [pid for pid, name in self.marked() if name == "lockstep-guard"]
 
+    def named_guardians(self):
+        """As guardians(), but waits until there is one: ranks may be quicker than it is at giving itself its name."""
+        until(self.guardians, "a guardian")
+        return self.guardians()
+
     def marked(self):
         """(pid, name) of all that carry the mark and are no zombies."""
         found, mark = [], f"LS_TEST_MARK={self.mark}".encode()
@@ -670,13 +675,13 @@ def test_killed(folder):
     cli.row("the guardian is killed")
     job = Job(folder, ["-n", 2], "touch ready-$RANK; sleep 0.5; exit 0")
     job.wait_ranks(2)
-    cli.equal([os.kill(pid, signal.SIGKILL) for pid in job.guardians()], [None], "one guardian")
+    cli.equal([os.kill(pid, signal.SIGKILL) for pid in job.named_guardians()], [None], "one guardian")
     cli.equal((job.end(), job.err), (0, ""), "end")
     cli.row("the guardian is killed, then the launcher")
     clean(folder)
     job = Job(folder, ["-n", 2], "touch ready-$RANK; exec sleep 65")
     job.wait_ranks(2)
-    for pid in job.guardians():
+    for pid in job.named_guardians():
         os.kill(pid, signal.SIGKILL)
     job.process.kill()
     job.end()
