@@ -31,8 +31,9 @@ typedef struct {
     int32_t          byte_token[256]; /* -1: none */
     ls__pair_map     rank;            /* of the merge of two tokens */
     int32_t         *merged;          /* by rank: what becomes of them */
-    ls__added_token *added;
-    int              n_added;
+    ls__added_token *added; /* those that are late last, then bytewise */
+    int              n_added, n_early;
+    unsigned char    starts[256]; /* by first byte: bit 0 an early one, bit 1 a late one */
 } ls__bpe;
 
 /* A copy of a tokenizer.json's text, parsed; name stands in messages.  LS_EFORMAT: not JSON or

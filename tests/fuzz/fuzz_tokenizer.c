@@ -57,16 +57,25 @@ static void check_decode(const ls_tokenizer *t, const ls_tokens *tokens, const l
     fuzz_expect(!whole || at == text->size);
 }
 
-/* An added token may stand for other bytes than the same token of the vocabulary. */
+/*
+ * The tokens' bytes need not be the text's where a file has added tokens, which may stand for
+ * other bytes than the same token of the vocabulary, a template, a switch that is on, or one of
+ * these behind an escape.
+ */
+static bool may_differ(const char *json)
+{
+    return strstr(json, "added_tokens") || strstr(json, "Template") || strstr(json, "true") ||
+           strchr(json, '\\');
+}
+
 static void check_encode(const ls_tokenizer *t, const char *json, const ls_text *text)
 {
     ls_tokens tokens;
-    bool      added = strstr(json, "added_tokens") || strchr(json, '\\');
     bool      bytes = ls_tokenizer_get_kind(t) == LS_TOKENIZER_BYTE;
 
     if (!fuzz_accepted(ls_tokenizer_encode(t, text, 0, &tokens)))
         return;
-    check_decode(t, &tokens, text, bytes || (!added && is_utf8(text)));
+    check_decode(t, &tokens, text, bytes || (!may_differ(json) && is_utf8(text)));
     ls_tokens_close(&tokens);
 }
 
