@@ -116,11 +116,7 @@ int64_t ls_model_vocab_size(const ls_config *cfg)
 
 ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg)
 {
-    static const ls_optim_type type[] = {[LS_CFG_OPTIM_ADAMW] = LS_OPTIM_ADAMW,
-                                         [LS_CFG_OPTIM_ADAM]  = LS_OPTIM_ADAM,
-                                         [LS_CFG_OPTIM_SGD]   = LS_OPTIM_SGD};
-
-    return (ls_optimizer_opts){.type         = type[cfg->optim.type],
+    return (ls_optimizer_opts){.type         = cfg->optim.type,
                                .lr           = cfg->optim.lr,
                                .beta1        = cfg->optim.betas[0],
                                .beta2        = cfg->optim.betas[1],
