@@ -201,7 +201,7 @@ const config_key ls__config_keys[] = {
     {"parallel.shard", KEY_CHOICE, AT(parallel.shard), "\"full\"",
      .choices = NAMES("full", "gradients", "optimizer"),
      .doc     = "fsdp: what is sharded: all (ZeRO-3), gradients and optimizer (ZeRO-2), or the "
-                "optimizer alone (ZeRO-1)."},
+                "optimizer alone (ZeRO-1; sums of gradients leave as rows there too)."},
     {"parallel.reshard_after_forward", KEY_BOOL, AT(parallel.reshard_after_forward), "true",
      .doc = "fsdp: drop a unit's parameters between forward and backward."},
     {"parallel.prefetch", KEY_INT, AT(parallel.prefetch), "1", .max = 1024,
