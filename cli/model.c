@@ -71,7 +71,7 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
     return status ? ls_fail_in(status, "model.init") : LS_OK;
 }
 
-ls_status ls_model_save(const ls_model_file *m, const char *path)
+static ls_status save_model(const ls_model_file *m, const char *path)
 {
     char     *config = ls_config_json(m->cfg), *tokenizer = ls_tokenizer_to_json(m->tokenizer);
     char     *step   = ls_sprintf("%lld", (long long)m->step);
@@ -94,7 +94,7 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
 ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
 {
     char      hex[LS_SHA256_HEX];
-    ls_status status = ls_model_save(m, path);
+    ls_status status = save_model(m, path);
 
     if (!status)
         status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
@@ -116,11 +116,7 @@ int64_t ls_model_vocab_size(const ls_config *cfg)
 
 ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg)
 {
-    static const ls_optim_type type[] = {[LS_CFG_OPTIM_ADAMW] = LS_OPTIM_ADAMW,
-                                         [LS_CFG_OPTIM_ADAM]  = LS_OPTIM_ADAM,
-                                         [LS_CFG_OPTIM_SGD]   = LS_OPTIM_SGD};
-
-    return (ls_optimizer_opts){.type         = type[cfg->optim.type],
+    return (ls_optimizer_opts){.type         = cfg->optim.type,
                                .lr           = cfg->optim.lr,
                                .beta1        = cfg->optim.betas[0],
                                .beta2        = cfg->optim.betas[1],

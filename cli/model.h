@@ -26,7 +26,7 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_named_tensor *parameters, int n);
 
 /*
- * Writes a parameter file with config, tokenizer and step in its metadata, and, where a run has
+ * A parameter file, with config, tokenizer and step in its metadata, and, where a run has
  * trained them, strategy and world size.
  */
 typedef struct {
@@ -37,9 +37,8 @@ typedef struct {
     int64_t                step;
     bool                   trained;
 } ls_model_file;
-LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
 
-/* The same, and a line with params_sha256 and path on stdout. */
+/* Saves it, and prints a line with params_sha256 and path on stdout. */
 LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
 
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
