@@ -205,10 +205,10 @@ static ls_status warm(ls_saver *s)
     for (size_t i = 0; i < s->n; i++)
         bytes += ls_rows_share(s->list[i].tensor, s->rank, s->size).rows *
                  ls_row_bytes_of(s->list[i].tensor);
-    char *block = ls_mem_alloc((size_t)bytes, LS_MEM_OTHER);
+    char *block = ls_mem_alloc((size_t)bytes, LS_MEM_SNAPSHOT);
     for (uint64_t at = 0; block && at < bytes && !s->stop; at += PAGE)
         block[at] = 0;
-    ls_mem_free(block, (size_t)bytes, LS_MEM_OTHER);
+    ls_mem_free(block, (size_t)bytes, LS_MEM_SNAPSHOT);
     return LS_OK;
 }
 
