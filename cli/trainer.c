@@ -46,13 +46,14 @@ struct ls_trainer {
     int64_t           resumed_step, resumed_sequence; /* where this process began; 0, 0 */
 };
 
-static ls_status load_data(ls_trainer *t)
+static ls_status load_data(ls_trainer *t, const char *tokenizer)
 {
     ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
     ls_token_store  cache = ls_token_cache(t->cfg);
 
-    opts.store       = &cache;
-    ls_status status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
+    opts.store          = &cache;
+    opts.tokenizer_json = tokenizer;
+    ls_status status    = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
@@ -122,6 +123,12 @@ static ls_status distribute(ls_trainer *t)
 
 ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
 {
+    return ls_trainer_new_with(cfg, ranks, NULL, trainer);
+}
+
+ls_status ls_trainer_new_with(const ls_config *cfg, const ls_ranks *ranks,
+                              const char *tokenizer, ls_trainer **trainer)
+{
     ls_trainer *t = ls_calloc(1, sizeof *t);
 
     *trainer = NULL;
@@ -132,7 +139,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
-        status = ls_ranks_agree(ranks, load_data(t));
+        status = ls_ranks_agree(ranks, load_data(t, tokenizer));
     if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)

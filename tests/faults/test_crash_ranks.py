@@ -7,6 +7,7 @@ errors     ENOSPC and EIO at each system call that rank 0, and rank 2, makes for
            ranks is well
 kills      SIGKILL at each of them: the other two notice, and what is left is as above
 broken     the same judges find a save guilty that first removes what it replaces
+training   on three ranks of which one never can sync its file: a warning for each save, and the bits of a run without
 power      the recorded calls of all three ranks, by time, through the worlds of power_loss.py
 
 Without `long` a part of the points, drawn anew for each; the seed is in the output, and LS_SEED repeats it.  Savers that
@@ -188,13 +189,29 @@ def test_power(folder):
     power_loss.judge(folder, ops, {**worse, **(power_loss.mutants(ops) if crash_tool.LONG else {})})
 
 
+def test_training(folder):
+    """A rank that never can sync its file: every save fails with the same words, training ends in the bits of one without.
+    The last save is not only a warning."""
+    cli.row("training whose saves all fail")
+    cli.write_config(folder, run__steps=6, batch__global=6, batch__micro=1, eval__every=0, data__val_fraction=None)
+    cli.check_ok(cli.run(folder, "train", "c.json", "--set", "run.dir=whole"))
+    script = ('if [ "$RANK" = 2 ]; then exec strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO "$@"; fi; exec "$@"')
+    r = cli.run(folder, "run", "-n", str(N), "--", "sh", "-c", script, "sh", cli.command(), "train", "c.json", "--set", "checkpoint.every=2")
+    cli.equal(r.returncode, 1, f"exit status: {r.stderr[-2000:]}")
+    for step, times, sort in [(2, 1, "warning"), (4, 1, "warning"), (6, N, "error")]:
+        said = re.findall(rf"{sort}: step {step} is not saved: rank 2: .*fsync: Input/output error", r.stderr)
+        cli.equal((len(said), len(set(said))), (times, 1), f"{sort}s of step {step}: {r.stderr[-2000:]}")
+    cli.equal(cli.latest(folder), None, "checkpoints")
+    cli.equal(cli.summary(folder)["state_sha256"], cli.summary(folder, "whole")["state_sha256"], "state_sha256")
+
+
 def main():
     if not crash_tool.can_trace():
         print("skipped: no strace that may hold other processes")
         sys.exit(77)
     print(f"  seed {SEED}")
     with cli.workspace() as folder:
-        for test in (test_power, test_broken, test_sweeps):
+        for test in (test_power, test_broken, test_training, test_sweeps):
             began = time.monotonic()
             test(folder)
             print(f"{test.__name__}: {time.monotonic() - began:.1f} s", flush=True)
