@@ -86,16 +86,18 @@ def told(lines, step):
     return found
 
 
-def wrong_with_error(lines, step):
-    """Of one fault: what the ranks told of the save, and of the one after it."""
+def wrong_with_error(lines, step, victim, fault):
+    """What the ranks told of the save with that fault, and of the one after it."""
     said, after = told(lines, step), told(lines, step + 1)
+    what, text = said.get(0, ("nothing", None))
+    why = "No space left on device" if "ENOSPC" in fault else "Input/output error"
     wrong = []
-    if len(said) != N or len(set(said.values())) != 1:
+    if len(said) != N or len(set(said.values())) != 1 or (what == "failed" and (why not in text or not text.startswith(f"rank {victim}: "))):
         wrong.append(f"the ranks say {said}")
     loads = [line[7:] for line in lines if line.startswith("0 load ")]
     loaded = loads[(step - 2) // 2] if len(loads) > (step - 2) // 2 else "nothing"
-    if loaded not in ([str(step)] if said.get(0, ("",))[0] == "saved" else [str(step - 1), str(step)]):
-        wrong.append(f"{said.get(0)}, and it loads {loaded}")
+    if loaded not in ([str(step)] if what == "saved" else [str(step - 1), str(step)]):
+        wrong.append(f"it is {what}, and it loads {loaded}")
     if after != {r: ("saved", None) for r in range(N)}:
         wrong.append(f"the next save: {after}")
     return wrong
@@ -138,7 +140,7 @@ def errors(folder, how, victim, faults):
         some_faults = faults[at:at + AT_ONCE]
         crash_tool.base(folder)
         lines, status = ranks(folder, how, victim, *some_faults)
-        wrong = [(fault, what) for i, fault in enumerate(some_faults) for what in wrong_with_error(lines, 2 + 2 * i)]
+        wrong = [(fault, what) for i, fault in enumerate(some_faults) for what in wrong_with_error(lines, 2 + 2 * i, victim, fault)]
         if not wrong and status != 0:
             wrong = [(some_faults, f"exit {status}: {lines[-3:]}")]
         if not wrong:
