@@ -89,8 +89,8 @@ static ls_status make_model(ls_trainer *t)
 /* Values, of all parameters or of this rank's rows, and what goes with them. */
 static ls_status fill_model(ls_trainer *t)
 {
-    ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
-    ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
+    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n, t->data.tokenizer);
 
     bool replicas = t->parallel.strategy != LS_CFG_STRATEGY_FSDP; /* which rounds by itself */
     if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)

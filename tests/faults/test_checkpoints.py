@@ -273,6 +273,12 @@ def test_new_data(folder):
     whole = cli.summary(folder)["state_sha256"]
     cli.row("a character that it does not know")
     cli.check_error(go_on(12, "--set", "data.train=odd.txt", "--new-data"), 2, "data.train", "odd.txt", "'\u00f6' (U+00F6)", "byte 10")
+    cli.row("model.init of other characters, as many")
+    with open(os.path.join(folder, "as_many.txt"), "w") as f:
+        f.write("".join(chr(ord(c) ^ 32 * c.isalpha()) for c in cli.read(folder, "text.txt").decode()))
+    cli.check_error(cli.run(folder, "train", "char.json", "--set", "model.init=first", "--set", "data.train=as_many.txt",
+                            "--set", "run.dir=n"), 2, "model.init", "its token 1 stands for 'a'", "for 'A'")
+    cli.check(not os.path.exists(os.path.join(folder, "n")), "nothing is written")
     for name, args in [("the same words again", ["--new-data"]), ("without them", [])]:
         cli.row(f"new data, interrupted, {name}")
         shutil.rmtree(os.path.join(folder, "r"))
