@@ -178,10 +178,12 @@ set(LS_SOURCES
   checkpoint/load.c
   checkpoint/manifest.c
   checkpoint/manifest_parse.c
+  checkpoint/manifest_read.c
   checkpoint/params.c
   checkpoint/params_match.c
   checkpoint/rows.c
   checkpoint/save.c
+  checkpoint/save_manifest.c
   checkpoint/save_rank.c
   checkpoint/safetensors.c
   checkpoint/safetensors_dtype.c

@@ -182,8 +182,8 @@ static ls_status reject(const ls_tokenizer *t, const ls_text *text, size_t at, s
     ls_text_place place = ls_text_locate(text, at);
     return ls_fail(LS_ECONFIG,
                    "%s: unknown character '%.*s' (U+%04" PRIX32
-                   ") at byte %zu: it is not among the "
-                   "%" PRId32 " of the training text",
+                   ") at byte %zu: it is none of the %" PRId32
+                   " characters that the tokenizer was made of",
                    place.path, point < ' ' ? 0 : (int)n, (const char *)text->data + at, point,
                    place.offset, t->size);
 }
