@@ -114,6 +114,7 @@ set(LS_SOURCES
   data/token_format.c
   data/tokenizer.c
   data/tokenizer_json.c
+  data/tokenizer_sections.c
   data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
