@@ -26,8 +26,8 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_named_tensor *parameters, int n);
 
 /*
- * Writes a parameter file with config, tokenizer and step in its metadata, and, where a run has
- * trained them, strategy and world size.
+ * Writes a parameter file with config, tokenizer and step in its metadata; where they are known
+ * end_of_text, a list of tokens; and, where a run has trained them, strategy and world size.
  */
 typedef struct {
     const ls_config       *cfg;
@@ -36,6 +36,7 @@ typedef struct {
     int                    n;
     int64_t                step;
     bool                   trained;
+    const ls_ends         *ends; /* at which it ends a text; NULL: the tokenizer tells */
 } ls_model_file;
 LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
 

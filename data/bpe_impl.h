@@ -85,6 +85,15 @@ LS_MUST_CHECK ls_status ls__bpe_read_sections(const ls_json *root, const char *n
 LS_MUST_CHECK ls_status ls__bpe_check_off(const char *name, const ls_json *part,
                                           const char *where, const char *key);
 
+/* A path whose last name is vocab.json. */
+bool ls__is_vocab_json(const char *path);
+
+/*
+ * The tokenizer.json, freed with free(), of a vocab.json with merges.txt beside it.  LS_EIO;
+ * LS_EFORMAT; LS_EUNSUPPORTED for what GPT-2's are not; each names the file.
+ */
+LS_MUST_CHECK ls_status ls__vocab_to_json(const char *path, char **json);
+
 /* "type" of an object, "null" for none, "" where it has none. */
 const char *ls__type_of(const ls_json *part);
 
