@@ -21,6 +21,7 @@
 #include "core/alloc.h"
 #include "core/gz.h"
 #include "core/strbuf.h"
+#include "core/utf8.h"
 #include "data/bpe_impl.h"
 
 enum { VOCAB, CONFIG, MAP, ADDED, FILES, MOST_ADDED = 4096 };
@@ -282,29 +283,40 @@ static void put_added(reader *r)
     }
 }
 
-/* merges.txt: the tokens of a line are split by one space. */
+/* Two tokens of UTF-8 with one space between. */
+static bool is_merge(const char *line, size_t n)
+{
+    const char *space = memchr(line, ' ', n);
+    uint32_t    point;
+
+    for (size_t at = 0, bytes; at < n; at += bytes)
+        if (!line[at] ||
+            !(bytes = ls_utf8_decode((const unsigned char *)line + at, n - at, &point)))
+            return false;
+    return space && space > line && space + 1 < line + n &&
+           !memchr(space + 1, ' ', (size_t)(line + n - space - 1));
+}
+
 static ls_status put_merges(reader *r)
 {
-    const char *at = (const char *)r->merges.data, *end = at + r->merges.size;
-    bool        first = true;
+    static const char version[] = "#version";
+    const char       *at = (const char *)r->merges.data, *end = at + r->merges.size, *next;
+    const char       *comma = "";
 
-    for (int line = 1; at && at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at)), *next;
+    for (int line = 1; at && at < end; line++, at = next) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
         next             = stop ? stop + 1 : end;
         stop             = stop ? stop : end;
-        stop -= stop > at && stop[-1] == '\r';
-        size_t n = (size_t)(stop - at);
-        if (n && !(n >= 8 && !memcmp(at, "#version", 8))) {
-            const char *space = memchr(at, ' ', n);
-            if (!space || space == at || space + 1 == stop ||
-                memchr(space + 1, ' ', (size_t)(stop - space - 1)) || memchr(at, 0, n))
-                return ls_fail(LS_EFORMAT, "%s:%d: wanted two tokens with a space between",
-                               r->merges_path, line);
-            ls_strbuf_format(&r->out, first ? "" : ", ");
-            ls_strbuf_json(&r->out, at, n);
-            first = false;
-        }
-        at = next;
+        size_t n         = (size_t)(stop - at);
+        n -= n && at[n - 1] == '\r';
+        if (!n || (n >= strlen(version) && !memcmp(at, version, strlen(version))))
+            continue;
+        if (!is_merge(at, n))
+            return ls_fail(LS_EFORMAT, "%s:%d: wanted two tokens with a space between",
+                           r->merges_path, line);
+        ls_strbuf_format(&r->out, "%s", comma);
+        ls_strbuf_json(&r->out, at, n);
+        comma = ", ";
     }
     return LS_OK;
 }
