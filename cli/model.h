@@ -28,8 +28,8 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_tokenizer *tokenizer);
 
 /*
- * A parameter file, with config, tokenizer and step in its metadata, and, where a run has
- * trained them, strategy and world size.
+ * A parameter file, with config, tokenizer and step in its metadata; where they are known
+ * end_of_text, a list of tokens; and, where a run has trained them, strategy and world size.
  */
 typedef struct {
     const ls_config       *cfg;
@@ -38,6 +38,7 @@ typedef struct {
     int                    n;
     int64_t                step;
     bool                   trained;
+    const ls_ends         *ends; /* at which it ends a text; NULL: the tokenizer tells */
 } ls_model_file;
 
 /* Saves it, and prints a line with params_sha256 and path on stdout. */

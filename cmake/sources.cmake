@@ -98,6 +98,8 @@ set(LS_SOURCES
   data/token_format.c
   data/tokenizer.c
   data/tokenizer_json.c
+  data/tokenizer_sections.c
+  data/tokenizer_vocab.c
   data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
@@ -170,6 +172,7 @@ set(LS_SOURCES
   checkpoint/chunk_io.c
   checkpoint/atomic_folder.c
   checkpoint/hf_config.c
+  checkpoint/hf_end_of_text.c
   checkpoint/hf_export.c
   checkpoint/hf_import.c
   checkpoint/hf_names.c
