@@ -1,11 +1,11 @@
-"""covering.py - tables in which every pair of values of two columns that can occur together does.
+"""covering.py - tables in which every pair of values of two columns that can occur together does; of some, every triple.
 
     columns = {"strategy": ["single", "ddp"], "world": [1, 2, 4], ...}
     rules   = [(("strategy", "world"), lambda strategy, world: (strategy == "single") <= (world == 1)), ...]
-    rows    = Covering(columns, rules).rows(seed)
+    rows    = Covering(columns, rules, dense=("strategy", "world")).rows(seed)
 
 Greedy, as AETG (Cohen et al. 1997): each row starts with a pair that is still missing and takes, column by column in a
-drawn order, the value that brings the most missing pairs; the best of a few such rows stays.  A choice that leaves
+drawn order, the value that brings the most of what is missing; the best of a few such rows stays.  A choice that leaves
 another column without a value is taken back, so a pair that no row can have is found to be one.  The same seed gives
 the same rows under every Python 3.
 """
@@ -16,8 +16,8 @@ TRIES = 8  # rows from which the best is taken
 
 
 class Covering:
-    def __init__(self, columns, rules=()):
-        self.columns = columns
+    def __init__(self, columns, rules=(), dense=()):
+        self.columns, self.dense = columns, dense
         self.rules = {name: [rule for rule in rules if name in rule[0]] for name in columns}
         self.near = {name: [other for other in columns if other != name and any(other in rule[0] for rule in self.rules[name])]
                      for name in columns}
@@ -44,41 +44,50 @@ class Covering:
                     return done
         return None
 
-    def pairs(self, row):
-        """Of a whole row: names in the columns' order, so that each pair has one form."""
-        return itertools.combinations([(name, row[name]) for name in self.columns], 2)
+    def sets(self):
+        """Names of columns, of whose values every combination is wanted: all pairs, and triples of self.dense."""
+        return [*itertools.combinations(self.columns, 2), *itertools.combinations(self.dense, 3)]
 
-    def every_pair(self):
-        for a, b in itertools.combinations(self.columns, 2):
-            for x, y in itertools.product(self.columns[a], self.columns[b]):
-                yield (a, x), (b, y)
+    def wanted(self):
+        for names in self.sets():
+            for values in itertools.product(*(self.columns[name] for name in names)):
+                yield tuple(zip(names, values))
 
-    def one(self, pair, left, draw):
-        """A row with this pair and many others that are left."""
-        place = {name: i for i, name in enumerate(self.columns)}
+    def has(self, row):
+        """What a whole row has of all that is wanted."""
+        return [tuple((name, row[name]) for name in names) for names in self.sets()]
 
-        def gain(row, name, value):
-            own = (name, value)
-            return sum(((own, other) if place[name] < place[other[0]] else (other, own)) in left for other in row.items())
+    def gain(self, left):
+        """How much of what is left a row gets by a value."""
+        sets = {name: [names for names in self.sets() if name in names] for name in self.columns}
 
-        row = dict(pair)
+        def of(row, name, value):
+            row = {**row, name: value}
+            return sum(tuple((n, row[n]) for n in names) in left for names in sets[name] if all(n in row for n in names))
+
+        return of
+
+    def one(self, wanted, gain, draw):
+        """A row with this and much else that is left; None where there is none."""
+        row = dict(wanted)
         if not all(self.fits(row, name, row[name]) if name in row else self.open_values(row, name) for name in self.columns):
             return None
         order = sorted((name for name in self.columns if name not in row), key=lambda name: draw.random())
         return self.complete(row, order, gain)
 
     def rows(self, seed=1):
-        draw, rows, left = random.Random(seed), [], dict.fromkeys(self.every_pair())
+        draw, rows, left = random.Random(seed), [], dict.fromkeys(self.wanted())
+        gain = self.gain(left)
         while left:
-            pair = next(iter(left))
-            tried = [self.one(pair, left, draw) for _ in range(TRIES)]
+            first = next(iter(left))
+            tried = [self.one(first, gain, draw) for _ in range(TRIES)]
             if tried[0] is None:  # nor are the others: no row has it
-                del left[pair]
+                del left[first]
                 continue
-            best = max(tried, key=lambda row: sum(p in left for p in self.pairs(row)))
+            best = max(tried, key=lambda row: sum(one in left for one in self.has(row)))
             rows.append({name: best[name] for name in self.columns})
-            for p in self.pairs(best):
-                left.pop(p, None)
+            for one in self.has(best):
+                left.pop(one, None)
         return rows
 
 

@@ -18,7 +18,7 @@ TRUTH = {
     "tied": [True, False],
     "dropout": [0, 0.2],
     "data": ["bytes", "sequential", "epochs", "char", "tokens_u16", "csv", "idx"],
-    "micros": [1, 2, 3, 4, 6, 8, 12],
+    "micros": [1, 2, 3, 4, 6, 8, 12, 16],
     "micro": [2, 3],
     "optimizer": ["sgd", "momentum", "adam", "adamw"],
     "schedule": ["cosine", "warm cosine", "short cosine", "warm linear", "constant"],
@@ -30,7 +30,7 @@ FREE = {
     "recompute": [False, True],
     "threads": [1, 2],
     "strategy": ["single", "ddp", "full", "gradients", "optimizer"],
-    "world": [1, 2, 3, 4],
+    "world": [1, 2, 3, 4, 8],
     "transport": ["none", "shm", "tcp", "mpi", "two hosts", "two hosts, tcp"],
     "algorithm": ["auto", "direct", "tree", "halving"],
     "bucket_mb": [25, 0.001, 0.05],
@@ -46,6 +46,7 @@ FREE = {
     "saving": ["async", "sync", "compressed", "every 3"],
 }
 COLUMNS = {**TRUTH, **FREE}
+DENSE = ("strategy", "world", "transport", "algorithm", "bucket_mb", "overlap", "reshard", "prefetch", "accumulate")
 
 MODELS = {
     "gpt2": {},
@@ -89,7 +90,7 @@ SAVING = {
 }
 FSDP = ("full", "gradients", "optimizer")
 BACKENDS = {"two hosts": "auto", "two hosts, tcp": "tcp"}  # parallel.backend where it is not the transport's name
-NODES = {2: [1, 1], 3: [2, 1], 4: [2, 2]}  # ranks on each of two hosts
+NODES = {2: [1, 1], 3: [2, 1], 4: [2, 2], 8: [4, 4]}  # ranks on each of two hosts
 
 
 def is_power(n):
@@ -132,7 +133,7 @@ RULES = [
 
 
 def rows(seed=1):
-    return Covering(COLUMNS, RULES).rows(seed)
+    return Covering(COLUMNS, RULES, DENSE).rows(seed)
 
 
 def fingerprint(table):
