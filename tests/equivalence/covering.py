@@ -22,21 +22,32 @@ class Covering:
         self.near = {name: [other for other in columns if other != name and any(other in rule[0] for rule in self.rules[name])]
                      for name in columns}
 
-    def fits(self, row, name, value):
-        """No rule of this column is broken, of those whose columns all have a value."""
-        with_it = {**row, name: value}
-        return all(holds(*(with_it[n] for n in names)) for names, holds in self.rules[name]
-                   if all(n in with_it for n in names))
+    def decided(self, row, name):
+        """The rules of this column whose other columns have values all."""
+        return [rule for rule in self.rules[name] if all(n == name or n in row for n in rule[0])]
+
+    def fits(self, row):
+        """No rule is broken."""
+        return all(holds(*(row[n] for n in names)) for name in row for names, holds in self.decided(row, name))
 
     def open_values(self, row, name):
-        return [value for value in self.columns[name] if self.fits(row, name, value)]
+        """Those that break no rule of the column, beside what the row has."""
+        rules, longer, found = self.decided(row, name), dict(row), []
+        for value in self.columns[name]:
+            longer[name] = value
+            if all(holds(*(longer[n] for n in names)) for names, holds in rules):
+                found.append(value)
+        return found
 
-    def complete(self, row, order, gain=lambda row, name, value: 0):
+    def complete(self, row, order, gain):
         """The row with values for the columns of order too; None where there are none."""
         if not order:
             return row
         name, rest = order[0], order[1:]
-        for value in sorted(self.open_values(row, name), key=lambda value: -gain(row, name, value)):
+        values = self.open_values(row, name)
+        if len(values) > 1:
+            values.sort(key=gain(row, name), reverse=True)
+        for value in values:
             longer = {**row, name: value}
             if all(self.open_values(longer, other) for other in self.near[name] if other not in longer):
                 done = self.complete(longer, rest, gain)
@@ -58,19 +69,25 @@ class Covering:
         return [tuple((name, row[name]) for name in names) for names in self.sets()]
 
     def gain(self, left):
-        """How much of what is left a row gets by a value."""
-        sets = {name: [names for names in self.sets() if name in names] for name in self.columns}
+        """How much of what is left a row gets by each value of one more column."""
+        sets = {name: [(names, set(names) - {name}) for names in self.sets() if name in names] for name in self.columns}
 
-        def of(row, name, value):
-            row = {**row, name: value}
-            return sum(tuple((n, row[n]) for n in names) in left for names in sets[name] if all(n in row for n in names))
+        def of(row, name):
+            got = {n: (n, v) for n, v in row.items()}
+            whole = [names for names, others in sets[name] if got.keys() >= others]
+
+            def by(value):
+                got[name] = (name, value)
+                return sum(tuple(map(got.__getitem__, names)) in left for names in whole)
+
+            return by
 
         return of
 
     def one(self, wanted, gain, draw):
         """A row with this and much else that is left; None where there is none."""
         row = dict(wanted)
-        if not all(self.fits(row, name, row[name]) if name in row else self.open_values(row, name) for name in self.columns):
+        if not self.fits(row) or not all(self.open_values(row, name) for name in self.columns if name not in row):
             return None
         order = sorted((name for name in self.columns if name not in row), key=lambda name: draw.random())
         return self.complete(row, order, gain)

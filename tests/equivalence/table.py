@@ -46,7 +46,9 @@ FREE = {
     "saving": ["async", "sync", "compressed", "every 3"],
 }
 COLUMNS = {**TRUTH, **FREE}
-DENSE = ("strategy", "world", "transport", "algorithm", "bucket_mb", "overlap", "reshard", "prefetch", "accumulate")
+# Of these every three values that can stand in one row do: what strategies have of their own, with what they train.
+DENSE = ("strategy", "world", "transport", "algorithm", "bucket_mb", "overlap", "reshard", "prefetch", "accumulate", "model",
+         "dtype")
 
 MODELS = {
     "gpt2": {},
@@ -161,8 +163,9 @@ def config(row):
                  "dropout": row["dropout"], "tie_embeddings": row["tied"], **MODELS[row["model"]]}
         if row["data"] != "char":
             model["vocab_size"] = 257
+    data = {key: value for key, value in DATA[row["data"]].items() if key != "val" or row["evaluation"] != "none"}
     return {
-        "run": {"steps": STEPS}, "model": model, "data": {key: value for key, value in DATA[row["data"]].items() if key != "val" or row["evaluation"] != "none"},
+        "run": {"steps": STEPS}, "model": model, "data": data,
         "batch": {"global": row["micros"] * row["micro"], "micro": row["micro"]},
         "optim": {**OPTIMIZERS[row["optimizer"]], "clip_norm": row["clip"], "schedule": SCHEDULES[row["schedule"]]},
         "parallel": {"param_dtype": row["dtype"], "timeout_s": 30}, "eval": EVALUATIONS[row["evaluation"]],
@@ -222,17 +225,14 @@ def group(leg):
     return f"ranks: {leg['world']} over {'tcp' if over == 'two hosts' else over}, {leg['strategy']}"
 
 
-def truth_of(row):
-    return tuple(row[name] for name in TRUTH)
-
-
 def lines(row):
     """Of metrics.jsonl."""
     return STEPS + len(EVALUATED_AT[row["evaluation"]])
 
 
 def runs(table):
-    return len(set(map(truth_of, table))) + sum(len(stations(row["route"])) for row in table)
+    """Of the command: of each row one process that nobody stops, and the row's own parts."""
+    return sum(1 + len(stations(row["route"])) for row in table)
 
 
 def name_of(row):

@@ -4,6 +4,7 @@
     test_table.py LOCKSTEP                          the small table
     test_table.py LOCKSTEP --all                    the whole one: every pair of two columns' values
     test_table.py LOCKSTEP --row 17 --row 18        these rows of the whole one
+    ... --seed N               another table of the same columns
     ... --mpiexec PROGRAM      rows over MPI, else they are skipped; rows between two hosts need root and ip
     ... --json FILE            what was run and compared, as tests/equivalence/equivalence.json
     ... --keep FOLDER          work there, and leave configs, runs and commands behind
@@ -130,8 +131,8 @@ def words_of(name, run_dir, sets, *more):
 class Bench:
     """Runs rows in a folder and counts what it does."""
 
-    def __init__(self, folder, launcher):
-        self.folder, self.launcher = folder, launcher
+    def __init__(self, folder, launcher, again):
+        self.folder, self.launcher, self.again = folder, launcher, again
         self.counted = dict.fromkeys(("rows", "skipped", "failed", "runs", "lines", "tensors"), 0)
         self.commands = []  # of the row
 
@@ -219,8 +220,7 @@ class Bench:
         self.counted["failed"] += 1
         print(f"  {table.name_of(row)}", *self.commands, sep="\n    ", flush=True)
         self.tell_first(row)
-        print(f"  repeat it: {sys.executable} {os.path.abspath(__file__)} {cli.command()} --row {number} --keep FOLDER" +
-              (f" --mpiexec {self.launcher.mpiexec}" if self.launcher.mpiexec else ""), flush=True)
+        print(f"  repeat it: {shlex.join(self.again)} --row {number} --keep FOLDER", flush=True)
 
 
 def arguments():
@@ -232,6 +232,12 @@ def arguments():
     for name in ("mpiexec", "json", "keep"):
         p.add_argument(f"--{name}")
     return p.parse_args()
+
+
+def again(args):
+    """The command, but for the rows."""
+    words = [sys.executable, os.path.abspath(__file__), cli.command()]
+    return [*words, *(["--mpiexec", args.mpiexec] if args.mpiexec else []), *(["--seed", str(args.seed)] if args.seed != 1 else [])]
 
 
 def chosen(whole, args):
@@ -260,9 +266,11 @@ def main():
     try:
         with place(args.keep) as folder:
             write_data(folder)
-            bench = Bench(folder, launcher)
-            for number, row in rows.items():
+            bench = Bench(folder, launcher, again(args))
+            for done, (number, row) in enumerate(rows.items(), 1):
                 bench.run(number, row)
+                if done % 25 == 0:
+                    print(f"{done} rows, {time.monotonic() - start:.0f} s", flush=True)
     finally:
         launcher.close()
     counted = {"table": table.fingerprint(list(rows.values())), **bench.counted,
