@@ -20,6 +20,7 @@ import os
 import random
 import shlex
 import struct
+import subprocess
 import sys
 import time
 
@@ -89,7 +90,7 @@ class Launcher:
         if is_between(transport) and not self.hosts and not self.no_hosts:
             try:
                 self.hosts = two_hosts.Hosts()
-            except two_hosts.subprocess.CalledProcessError as e:
+            except subprocess.CalledProcessError as e:
                 self.no_hosts = f"no network namespaces here: {e.stderr}"
         return self.no_hosts if is_between(transport) else None
 
@@ -108,10 +109,13 @@ class Launcher:
         """(exit status, stderr) of lockstep with these words on so many ranks."""
         if is_between(transport):
             return self.between_hosts(folder, world, words)
-        if transport == "mpi":
-            r = cli.run(folder, "-n", str(world), cli.command(), *words, program=self.mpiexec)
-        else:
-            r = cli.run(folder, *words, *(["--nproc", str(world)] if transport != "none" else []))
+        try:
+            if transport == "mpi":
+                r = cli.run(folder, "-n", str(world), cli.command(), *words, program=self.mpiexec)
+            else:
+                r = cli.run(folder, *words, *(["--nproc", str(world)] if transport != "none" else []))
+        except subprocess.TimeoutExpired as e:
+            return "too late", (e.stderr or b"").decode(errors="replace")
         return r.returncode, r.stderr
 
     def spelt(self, world, transport, words):
