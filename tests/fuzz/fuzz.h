@@ -52,6 +52,15 @@ const char *fuzz_file(int slot, const void *data, size_t size);
  */
 const char *fuzz_directory(const char *const *names);
 
+/* A part of an input, which ends with it or at a NUL. */
+typedef struct {
+    const uint8_t *text;
+    size_t         bytes;
+} fuzz_part;
+
+/* Takes the first part and the NUL behind it. */
+fuzz_part fuzz_next_part(fuzz_part *rest);
+
 /* The bytes and a NUL, in memory of its own size; freed with free(). */
 char *fuzz_text(const uint8_t *data, size_t size);
 

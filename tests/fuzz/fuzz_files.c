@@ -59,6 +59,17 @@ const char *fuzz_directory(const char *const *names)
     return directory;
 }
 
+fuzz_part fuzz_next_part(fuzz_part *rest)
+{
+    fuzz_part first = {rest->text, 0};
+
+    while (first.bytes < rest->bytes && first.text[first.bytes])
+        first.bytes++;
+    size_t taken = first.bytes + (first.bytes < rest->bytes);
+    *rest        = (fuzz_part){rest->text + taken, rest->bytes - taken};
+    return first;
+}
+
 char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

@@ -14,25 +14,7 @@ enum { PARAMETERS = 4, MOST = 1 << 16 };
 
 static const char *const names[] = {LS__HF_INDEX, "a.safetensors", "b.safetensors", NULL};
 
-/* A part of the input up to a NUL or its end. */
-typedef struct {
-    const uint8_t *text;
-    size_t         bytes;
-} part;
-
-static part next_part(part *rest)
-{
-    part first = *rest;
-
-    first.bytes = 0;
-    while (first.bytes < rest->bytes && first.text[first.bytes])
-        first.bytes++;
-    size_t taken = first.bytes + (first.bytes < rest->bytes);
-    *rest        = (part){rest->text + taken, rest->bytes - taken};
-    return first;
-}
-
-static void put_safetensors(int slot, part header, size_t values)
+static void put_safetensors(int slot, fuzz_part header, size_t values)
 {
     static unsigned char file[8 + MOST + 256];
     size_t               n = header.bytes < MOST ? header.bytes : MOST;
@@ -89,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    part rest = {data + 2, size - 2}, index = next_part(&rest), first = next_part(&rest);
+    fuzz_part rest = {data + 2, size - 2}, index = fuzz_next_part(&rest);
+    fuzz_part first = fuzz_next_part(&rest);
     fuzz_file(0, index.text, index.bytes);
     put_safetensors(1, first, data[0]);
     put_safetensors(2, rest, data[1]);
