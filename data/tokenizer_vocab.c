@@ -317,10 +317,10 @@ static bool is_merge(const char *line, size_t n)
 static ls_status put_merges(reader *r)
 {
     static const char version[] = "#version";
-    const char       *at = (const char *)r->merges.data, *end = at + r->merges.size, *next;
-    const char       *comma = "";
+    const char       *at        = (const char *)r->merges.data, *next; /* NULL: an empty file */
+    const char       *end = at ? at + r->merges.size : at, *comma = "";
 
-    for (int line = 1; at && at < end; line++, at = next) {
+    for (int line = 1; at < end; line++, at = next) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         next             = stop ? stop + 1 : end;
         stop             = stop ? stop : end;
