@@ -24,7 +24,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S, LIMIT_MB, LONGEST = 10, 64, 8192  # of one input: wall time on a busy machine, one allocation, bytes
 KEPT_BYTES = 100_000  # of a corpus, unpacked
-ROUND_S = 60
+ROUND_S = 30
 
 
 def targets():
