@@ -10,7 +10,6 @@ three ways must agree in every bit, all with PyTorch within bounds, and PyTorch 
 that file.  Exit 1 names way and step of every difference; exit 77 when PyTorch or its fully_shard is missing.
 """
 import argparse
-import array
 import collections
 import json
 import os
@@ -62,6 +61,11 @@ def config_of(way, dtype, short, work):
     return config
 
 
+def run_of(lines, after):
+    return Run([line["loss"] for line in lines], [line["grad_norm"] for line in lines],
+               {name: torch.tensor(values, dtype=torch.float64) for name, values in after.items()})
+
+
 def run_pytorch(jobs, work):
     """All of {name: (ranks, job of torch_ranks)}, and what they gave."""
     for ranks in sorted({ranks for ranks, _ in jobs.values()}):
@@ -72,8 +76,7 @@ def run_pytorch(jobs, work):
 def read_pytorch(path):
     with open(path, encoding="utf-8") as file:
         lines, after = json.load(file)
-    return Run(*([line[k] for line in lines] for k in ("loss", "grad_norm")),
-               {name: array.array("d", values) for name, values in after.items()})
+    return run_of(lines, after)
 
 
 def run_lockstep(lockstep, name, ranks, work):
@@ -82,8 +85,7 @@ def run_lockstep(lockstep, name, ranks, work):
     metrics, after = refs.train(lockstep, stem + ".json", stem, nproc=ranks if ranks > 1 else None)
     with open(os.path.join(stem, "summary.json"), encoding="utf-8") as file:
         summary = json.load(file)
-    lines = [line for line in metrics if "loss" in line]
-    run = Run(*([line[k] for line in lines] for k in ("loss", "grad_norm")), {n: v for n, (_, v) in after.items()})
+    run = run_of([line for line in metrics if "loss" in line], {name: values for name, (_, values) in after.items()})
     return run, (summary["strategy"], summary["world_size"], summary["params_sha256"])
 
 
@@ -115,8 +117,9 @@ def apart(a, b):
 
 def parameters_apart(a, b, config):
     """|a - b| / |b| over all parameters that the loss depends on."""
-    parts = [[refs.free_part(n, run.after[n], config) for n in sorted(b.after)] for run in (a, b)]
-    return refs.distance(*([v for part in side for v in part] for side in parts))
+    x, y = (torch.cat([torch.as_tensor(refs.free_part(name, run.after[name], config)) for name in sorted(b.after)])
+            for run in (a, b))
+    return ((x - y).norm() / y.norm()).item()
 
 
 def judge_runs(judge, runs, hashes):
