@@ -2,8 +2,6 @@
 # bf16.sh [RANKS] - the same training in f32 and in bf16: losses and time of a step side by side, then bf16 on RANKS (2).
 #
 # examples/gpt_bf16.json; STEPS=n, DATA=file, RUNS=folder: other ones.
-# Look at: the losses agree in two or three digits, for bf16 has three; the time of a step falls where the processor has
-# instructions for bf16 (docs/mixed_precision.md); and one process and several agree in every bit, as in f32.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 LOCKSTEP=${LOCKSTEP:-build/lockstep}
@@ -28,3 +26,5 @@ show bf16-f32
 show bf16-one
 echo "== bf16 on one process and on $RANKS"
 "$LOCKSTEP" diff "$RUNS/bf16-one" "$RUNS/bf16-ranks" # exit status 0: bit-identical
+echo "look at: losses that agree in two or three digits, for bf16 has three; step_ms, which falls where the processor has" \
+    "instructions for bf16; and one process and several that are identical"

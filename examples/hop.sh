@@ -3,7 +3,6 @@
 #
 # examples/gpt_fsdp.json, a third of the steps each: DDP on 2 ranks, FSDP on 4, one process.  Each leg ends with a
 # checkpoint (--stop-at), and the next goes on from it.  STEPS=n [60], DATA=file, RUNS=folder: other ones.
-# Look at: what each leg says of the step it goes on from, and "identical" at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 LOCKSTEP=${LOCKSTEP:-build/lockstep}
@@ -25,3 +24,4 @@ run hop --set parallel.strategy=single
 echo "== the same without a break"
 run hop-straight --resume never --set parallel.strategy=single
 "$LOCKSTEP" diff "$RUNS/hop" "$RUNS/hop-straight" # exit status 0: bit-identical
+echo "look at: which step each leg goes on from, and what diff says: identical"

@@ -5,17 +5,16 @@
 #
 # examples/own_text.json has the model; some 10,000 words are enough to see it learn.  STEPS=n, VOCAB=n [1024],
 # RUNS=folder: other ones.  Started again it goes on where it ended; a larger STEPS trains on.
-# Look at: val_loss.  While it falls the model learns what holds beyond the text that it has seen; when it rises again,
-# take fewer steps, a smaller model or more text.
 set -euo pipefail
+[ $# -gt 0 ] || { echo "usage: examples/own_text.sh FILE..." >&2; exit 2; }
+mapfile -t FILES < <(realpath -e "$@")
 cd "$(dirname "$0")/.."
 LOCKSTEP=${LOCKSTEP:-build/lockstep} RUN=${RUNS:-runs}/own_text
-[ $# -gt 0 ] || { echo "usage: examples/own_text.sh FILE..." >&2; exit 2; }
 
 mkdir -p "$RUN"
 [ -e "$RUN/tokenizer.json" ] ||
-    "$LOCKSTEP" tokenize "$@" --vocab-size "${VOCAB:-1024}" -o "$RUN/tokenizer.json"
-files=$(printf ',"%s"' "$@")
+    "$LOCKSTEP" tokenize "${FILES[@]}" --vocab-size "${VOCAB:-1024}" -o "$RUN/tokenizer.json"
+files=$(printf ',"%s"' "${FILES[@]}")
 "$LOCKSTEP" train examples/own_text.json --set run.dir="$RUN/run" --set data.train="[${files#,}]" \
     --set data.tokenizer="$RUN/tokenizer.json" ${STEPS:+--set run.steps="$STEPS" --set optim.schedule.warmup=5}
 
@@ -23,3 +22,6 @@ echo "== validation loss, in nats a token, by step"
 grep -h '"val_loss"' "$RUN/run/metrics.jsonl"
 echo "== what it writes"
 "$LOCKSTEP" generate "$RUN/run" --tokens 120 --temperature 0.8
+echo
+echo "look at: val_loss; while it falls the model learns what holds beyond what it has seen, and when it rises again fewer" \
+    "steps, a smaller model or more text are better"

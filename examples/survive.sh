@@ -4,7 +4,6 @@
 #
 # examples/gpt_survive.json on 2 ranks, with a checkpoint every 20 steps; STEPS=n [120], DATA=file, RUNS=folder: other
 # ones.  The launcher is `lockstep run`; --min-nproc would also go on with fewer ranks (docs/checkpoints.md).
-# Look at: the error line, which names the rank and the signal; the step that the second start goes on from; "identical".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 LOCKSTEP=${LOCKSTEP:-build/lockstep}
@@ -31,3 +30,4 @@ wait $launcher
 echo "== the same, undisturbed"
 "$LOCKSTEP" "${ARGS[@]}" --set run.dir="$RUNS/survive-calm"
 "$LOCKSTEP" diff "$RUNS/survive" "$RUNS/survive-calm" # exit status 0: bit-identical
+echo "look at: the line that names the killed rank and its signal, the step that the second start goes on from, identical"
