@@ -20,18 +20,19 @@ CONFIG = {
     "run": {"steps": 3, "threads": 1},
     "model": {"type": "gpt", "n_layer": 6, "n_head": 6, "d_model": 384, "context": 128},
     "data": {"train": "/usr/share/doc/jargon-text/jargon.txt.gz"},
-    "batch": {"global": 4, "micro": 1},
+    "batch": {"global": 8, "micro": 1},
     "optim": {"lr": 1e-3},
     "checkpoint": {"save_at_end": False},
     "log": {"every": 1},
 }
+TCP = "parallel.backend=tcp"  # as between hosts: ranks of one host would hold parameters once, together
 SHARDED = "parallel.strategy=fsdp"
-STRATEGIES = [("1 process", 1, []), ("DDP", 4, ["parallel.strategy=ddp"]),
-              ("ZeRO-1", 4, [SHARDED, "parallel.shard=optimizer"]),
-              ("ZeRO-2", 4, [SHARDED, "parallel.shard=gradients"]), ("FSDP", 4, [SHARDED, "parallel.shard=full"])]
+STRATEGIES = [("1 process", 1, []), ("DDP", 4, [TCP, "parallel.strategy=ddp"]),
+              ("ZeRO-1", 4, [TCP, SHARDED, "parallel.shard=optimizer"]),
+              ("ZeRO-2", 4, [TCP, SHARDED, "parallel.shard=gradients"]), ("FSDP", 4, [TCP, SHARDED, "parallel.shard=full"])]
 # CSS class, key of "mem", caption
 CATEGORIES = [("c0", "params", "parameters"), ("c1", "grads", "gradients"), ("c2", "optim", "optimizer"),
-              ("c3", "activations", "activations"), ("c4", "comm", "communication, gradients in buckets")]
+              ("c3", "activations", "activations"), ("c4", "comm", "buckets and whole blocks")]
 # A card with its own background, so that it can be read on any page.
 STYLE = """<style>
 .card { fill: #ffffff; stroke: #d5d9de } text { fill: #24292f } .dim { fill: #57606a } .grid { stroke: #d5d9de }
@@ -90,7 +91,7 @@ def box(x, y, width, height, kind, words):
 def draw_overlap(folder):
     events, begin, end = shortest_step(folder)
     scale = (WIDTH - LEFT - RIGHT) / (end - begin)
-    out = [text(LEFT, 24, f"One step of two ranks under DDP: {(end - begin) / 1e3:.0f} ms, from left to right")]
+    out = [text(LEFT, 24, "One step of two ranks under DDP, time from left to right")]
     for rank in (0, 1):
         for thread, name in ((0, f"rank {rank}, model"), (1, "buckets")):
             out.append(text(LEFT - 8, lane_of(rank, thread) + 16, name, "end", "dim" if thread else ""))
@@ -100,10 +101,10 @@ def draw_overlap(folder):
         out += box(LEFT + (e["ts"] - begin) * scale, lane_of(e["pid"], e["tid"]), e["dur"] * scale, LANE - 4,
                    "c1" if is_bucket else COMPUTE[e["name"]], name)
     y = lane_of(2, 0) + 8
-    out.append(text(LEFT, y, "Buckets 0 to 5 are all-reduced while backward still forms the others' gradients; what backward",
+    out.append(text(LEFT, y, "Buckets 0 to 5 leave while backward still forms the others' gradients; what it does not hide",
                     kind="dim"))
-    out.append(text(LEFT, y + 17, "does not hide is the red wait at its end.  The rank that comes last to a bucket finds the "
-                    "other there.", kind="dim"))
+    out.append(text(LEFT, y + 17, "is the red wait at its end.  Who comes first to a bucket waits there for the other rank.",
+                    kind="dim"))
     return card(out, y + 32)
 
 
@@ -129,7 +130,7 @@ def draw_memory(rows):
     """rows: [(strategy, mem)]"""
     most = max(sum(mem[key] for _, key, _ in CATEGORIES) for _, mem in rows)
     scale = (WIDTH - LEFT - RIGHT - 80) / most
-    out = [text(LEFT, 24, "What a rank holds, in MiB: one process, and each of four ranks of one host")]
+    out = [text(LEFT, 24, "What a rank holds, in MiB: one process, and each of four ranks on hosts of their own")]
     for i, (name, mem) in enumerate(rows):
         x, y = LEFT, 40 + i * (LANE + 6)
         out.append(text(LEFT - 8, y + 16, name, "end"))
@@ -142,7 +143,7 @@ def draw_memory(rows):
     for kind, _, caption in CATEGORIES:
         out.append(f'<rect class="{kind}" x="{x}" y="{y}" width="12" height="12" rx="2"/>')
         out.append(text(x + 17, y + 11, caption, kind="dim"))
-        x += 34 + 7 * len(caption)
+        x += 32 + 6.6 * len(caption)
     return card(out, y + 28)
 
 
@@ -151,18 +152,27 @@ def write(name, svg):
         f.write(svg)
 
 
+def make_overlap(lockstep, work):
+    settings = ["run.steps=12", "batch.global=4", "batch.micro=2", "parallel.strategy=ddp", "parallel.bucket_mb=8",
+                "log.trace=true"]
+    write("overlap.svg", draw_overlap(train(lockstep, work, "overlap", 2, *settings)))
+
+
+def make_memory(lockstep, work):
+    rows = [(name, memory_of(train(lockstep, work, name.replace(" ", "-"), ranks, *settings)))
+            for name, ranks, settings in STRATEGIES]
+    write("memory.svg", draw_memory(rows))
+    for name, mem in rows:
+        print(name, {key: round(mem[key] / 2**20, 1) for _, key, _ in CATEGORIES})
+
+
 def main():
     lockstep = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as temporary:
         work = sys.argv[2] if len(sys.argv) > 2 else temporary
         os.makedirs(work, exist_ok=True)
-        write("overlap.svg", draw_overlap(train(lockstep, work, "overlap", 2, "run.steps=12", "batch.micro=2",
-                                                "parallel.strategy=ddp", "parallel.bucket_mb=8", "log.trace=true")))
-        rows = [(name, memory_of(train(lockstep, work, name.replace(" ", "-"), ranks, *settings)))
-                for name, ranks, settings in STRATEGIES]
-        write("memory.svg", draw_memory(rows))
-        for name, mem in rows:
-            print(name, {key: round(mem[key] / 2**20, 1) for _, key, _ in CATEGORIES})
+        make_overlap(lockstep, work)
+        make_memory(lockstep, work)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""docs_commands.py LOCKSTEP BUILD TOP [long] - the commands of README.md and docs/*.md work as they are written.
+"""docs_commands.py LOCKSTEP BUILD TOP [long] [PAGE...] - the commands of README.md and docs/*.md work as they are written.
 
 Each page gets a folder of its own: a copy of what a clone has, build/ with the built programs, and HOME with Lockstep
 installed below it.  The page's blocks run there in order, each as one script of bash -euo pipefail:
 
     ```sh                    runs
-    ```sh long               runs with `long` alone, where build/ begins empty, as in a fresh clone
+    ```sh long               runs with `long` alone, where the README begins without build/, as in a fresh clone
     ```sh notest REASON      does not run: several hosts, a package, a place in the reader's own files
     ```c FILE, ```json FILE  goes to FILE, behind the page's earlier blocks of that name
 
@@ -23,8 +23,8 @@ import time
 
 import cli
 
-BUILD, TOP, LONG = os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3]), sys.argv[4:] == ["long"]
-BLOCK_S = 600 if LONG else 120
+BUILD, TOP, LONG = os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3]), sys.argv[4:5] == ["long"]
+BLOCK_S = 1200 if LONG else 300  # of a block; seconds on a machine that is not busy
 COPIED = ["README.md", "docs", "examples", "cmake"]
 COMMAND = re.compile(r"\s*(\./|build/|examples/|docs/\w+\.py|tests/|lockstep |sudo |mpirun |srun |sbatch |torchrun |cmake |"
                      r"cc |export |python3 )")
@@ -53,14 +53,14 @@ def environment(folder, home):
             "PKG_CONFIG_PATH": ":".join(pc), "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
-def copy_clone(folder):
+def copy_clone(folder, fresh):
     os.makedirs(folder)
-    for name in os.listdir(TOP) if LONG else COPIED:
+    for name in os.listdir(TOP) if fresh else COPIED:
         if name in (".git", "runs", "outputs") or name.startswith("build"):
             continue
         at, to = os.path.join(TOP, name), os.path.join(folder, name)
         shutil.copytree(at, to) if os.path.isdir(at) else shutil.copy2(at, to)
-    if not LONG:
+    if not fresh:
         link_programs(os.path.join(folder, "build"))
 
 
@@ -94,7 +94,7 @@ def run_page(page, scratch, home):
     """(page, seconds, scripts run, failures)"""
     start, ran, failures = time.monotonic(), 0, []
     folder = os.path.join(scratch, page.replace("/", "-"))
-    copy_clone(folder)
+    copy_clone(folder, LONG and page == "README.md")
     env = environment(folder, home)
     for line, language, info, text in read_blocks(os.path.join(TOP, page)):
         where, failure = f"{page}:{line}", None
@@ -116,7 +116,7 @@ def run_page(page, scratch, home):
 
 
 def main():
-    pages = ["README.md"] + sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "docs", "*.md")))
+    pages = sys.argv[4 + LONG:] or ["README.md"] + sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "docs", "*.md")))
     with cli.workspace() as scratch:
         home = os.path.join(scratch, "home")
         os.makedirs(home)
