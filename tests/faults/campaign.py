@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""campaign.py LOCKSTEP [--seed S] [--rounds N | --round K] [--kind NAME] [--workers W] [--jsonl FILE]
+               [--table PAGE FILE...] - real trainings, a fault at a random moment of each, and a judge.
+
+A round trains a small model on 2 to 4 ranks, under DDP or FSDP, over shared memory or TCP, and does one harm to it
+(campaign_faults.py).  It is passed where everything ended in time, the culprit was named, the run went on to the
+state_sha256 and metrics of the undisturbed one, and nothing is left.  All that is drawn comes from S and the round's
+number; moments are steps and states of the run, so the scheduler has its say too.  A round that fails prints the
+command that repeats it.  --jsonl appends a line for each round; --table writes their summary into docs/reliability.md.
+"""
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import cli  # noqa: E402
+from campaign_faults import FAULTS, lacks  # noqa: E402
+from campaign_round import Round, TooLate  # noqa: E402
+
+ATTEMPTS = 5  # rounds whose training is over before its fault comes are drawn again
+
+
+def attempt(seed, number, kind):
+    for i in range(ATTEMPTS):
+        with cli.workspace() as folder:
+            r = Round(seed, number, i, folder)
+            cli.row(r.command())
+            try:
+                FAULTS[kind](r)
+            except TooLate:
+                continue
+            return r
+    raise RuntimeError(f"{kind}: the training was over {ATTEMPTS} times before the fault came")
+
+
+def play(seed, number, kind):
+    """A round's line for the record; what its checks said is in `failures`."""
+    began, said, line = time.monotonic(), io.StringIO(), {"seed": seed, "round": number, "kind": kind}
+    with contextlib.redirect_stdout(said):
+        try:
+            r = attempt(seed, number, kind)
+            line |= {"model": r.model, "ranks": r.n, **r.how, "moment": r.moment, "named_s": r.named_s, "message": r.message}
+        except Exception:  # of the judge's own: a round is never lost silently
+            print("FAIL " + traceback.format_exc())
+    line["seconds"] = round(time.monotonic() - began, 3)
+    line["failures"] = said.getvalue()
+    return line
+
+
+def kinds_of(args):
+    """Every kind that this machine can make, in turn; one word of its name is enough."""
+    wanted = [k for k in FAULTS if not args.kind or args.kind in k]
+    for kind in wanted:
+        if lacks(kind):
+            print(f"skipped: {kind}: {lacks(kind)}")
+    return [k for k in wanted if not lacks(k)]
+
+
+def run(args):
+    kinds, failed, began = kinds_of(args), 0, time.monotonic()
+    numbers = [args.round] if args.round is not None else range(args.first, args.first + args.rounds)
+    with concurrent.futures.ProcessPoolExecutor(args.workers) as pool, open(args.jsonl or os.devnull, "a") as record:
+        todo = [pool.submit(play, args.seed, k, list(FAULTS)[k % len(FAULTS)] if not args.kind else kinds[k % len(kinds)])
+                for k in numbers if args.kind or list(FAULTS)[k % len(FAULTS)] in kinds]
+        for future in concurrent.futures.as_completed(todo):
+            line = future.result()
+            print(json.dumps(line), file=record, flush=True)
+            failed += bool(line["failures"])
+            if line["failures"] or args.verbose:
+                print(f"round {line['round']}, {line['kind']}, {line['seconds']} s: "
+                      f"{line['failures'] or line.get('message')}", flush=True)
+    print(f"campaign: {len(todo)} rounds, {failed} failed, seed {args.seed}, {time.monotonic() - began:.0f} s")
+    return 1 if failed or not todo else 0
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("lockstep")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--first", type=int, default=0)
+    p.add_argument("--rounds", type=int, default=len(FAULTS))
+    p.add_argument("--round", type=int)
+    p.add_argument("--kind")
+    p.add_argument("--workers", type=int, default=2)
+    p.add_argument("--jsonl")
+    p.add_argument("--verbose", action="store_true")
+    args = p.parse_args()
+    sys.exit(run(args))
+
+
+if __name__ == "__main__":
+    main()
