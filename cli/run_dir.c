@@ -110,6 +110,38 @@ static void close_folder(DIR *folder)
         closedir(folder);
 }
 
+/* Is it what a process that was killed left of a file of its run?  `.NAME.tmp-...`, as
+ * atomic_file.c calls it.  Those of other names, as a report's, may be somebody's who is alive.
+ */
+static bool is_leftover(const char *name)
+{
+    const char *tail = strstr(name, ".tmp-");
+
+    if (*name != '.' || !tail)
+        return false;
+    size_t bytes = (size_t)(tail - name - 1);
+    for (int i = 0; i < N_FILES; i++)
+        if (strlen(files[i]) == bytes && !strncmp(name + 1, files[i], bytes))
+            return strcmp(files[i], "report.html") != 0;
+    return false;
+}
+
+/* By the holder of the lock.  What cannot be removed is in nobody's way. */
+static void remove_leftovers(const char *dir)
+{
+    DIR           *folder = opendir(dir);
+    struct dirent *entry;
+
+    while (folder && (entry = readdir(folder)))
+        if (is_leftover(entry->d_name))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    close_folder(folder);
+    char *store = ls_run_dir_path(dir, "checkpoints");
+    if (store && exists(dir, "checkpoints"))
+        (void)!ls_store_open(store);
+    free(store);
+}
+
 static bool any_file(const char *dir)
 {
     DIR *folder = opendir(dir);
@@ -187,6 +219,8 @@ ls_status ls_run_dir_open(const char *dir, char **aside)
     *aside = NULL;
     if (!status)
         status = prove_writable(dir);
+    if (!status)
+        remove_leftovers(dir);
     if (!status && any_file(dir))
         status = move_aside(dir, aside);
     return status;
@@ -196,7 +230,11 @@ ls_status ls_run_dir_reopen(const char *dir)
 {
     ls_status status = make_with_parents(dir);
 
-    return status ? status : prove_writable(dir);
+    if (!status)
+        status = prove_writable(dir);
+    if (!status)
+        remove_leftovers(dir);
+    return status;
 }
 
 enum { WAIT_S = 10, LOOKS_A_SECOND = 20 };

@@ -55,14 +55,6 @@ def write_rows(path, rows=400):
             f.write(",".join(f"{v:.4f}" for v in x) + f",{(x[0] > 0) + (x[1] * x[2] > 0)}\n")
 
 
-def config_of(model, **more):
-    """A fixed set of keys: two rounds of one model have the same undisturbed run."""
-    changes = {**BASE, **MODELS[model], **more}
-    if model == "mlp":
-        changes["model__dropout"] = None
-    return changes
-
-
 def exact(metrics):
     """What has to be the same for every strategy and world: {step: (loss, norm)}, {step: val_loss}."""
     return ({m["step"]: (m["loss"], m["grad_norm"]) for m in metrics if "loss" in m},
@@ -83,15 +75,19 @@ class Round:
         self.how, self.sets = self.draw_sets()
         self.step, self.pause = draw.randint(2, STEPS * 3 // 4), draw.uniform(0, 0.03)
         self.moment, self.message, self.named_s, self.began = "", "", None, None
-        self.shm, self.mounts, self.hosts = jobs.shared_names(), mounts(), namespaces()
+        self.shm = jobs.shared_names()
         cli.write_text(folder)
         write_rows(os.path.join(folder, "rows.csv"))
-        cli.write_config(folder, **config_of(self.model))
+        self.more = {} if self.model != "mlp" else {"model__dropout": None}
+        cli.write_config(folder, **self.config())
 
-    def draw_sets(self, strategy=None):
-        """Keys that change no bit: ({what: value} for people, --set words)."""
+    def config(self):
+        return {**BASE, **MODELS.get(self.model.split("{")[0], {}), **self.more}
+
+    def draw_sets(self):
+        """({what: value} for people, keys), which change no bit."""
         draw = self.draw
-        strategy = strategy or draw.choice(("ddp", "fsdp"))
+        strategy = draw.choice(("ddp", "fsdp"))
         how = {"strategy": strategy, "backend": draw.choice(("shm", "tcp")), "async": draw.random() < 0.6}
         keys = {"parallel__strategy": strategy, "parallel__backend": how["backend"], "checkpoint__async": how["async"],
                 "checkpoint__every": self.every, "checkpoint__compress": draw.random() < 0.2,
@@ -112,16 +108,24 @@ class Round:
 
     # ---- the job ----
 
-    def train(self, **more):
+    def train(self, stop_at=None, **more):
         """Words of a training command that goes on where it can."""
-        keys = {**self.sets, **more}
-        words = [w for k, v in keys.items() for w in ("--set", f"{k.replace('__', '.')}={json.dumps(v).strip(chr(34))}")]
-        return ["train", "c.json", "--resume", "auto", *words]
+        words = ["train", "c.json", "--resume", "auto", *(["--stop-at", str(stop_at)] if stop_at else [])]
+        for name, value in {**self.sets, **more}.items():
+            words += ["--set", f"{name.replace('__', '.')}={value if isinstance(value, str) else json.dumps(value)}"]
+        return words
 
-    def launch(self, *options, n=None, env=None, **more):
-        n = n or self.n
-        return jobs.Job(self.folder, n, "run", "-n", str(n), *map(str, options), "--", cli.command(), *self.train(**more),
-                        env=env)
+    def launch(self, *options, n=None, env=None, through=(), under=(), **more):
+        """through: words in front of the ranks' command; under: in front of the launcher's."""
+        words = [*under, cli.command(), "run", "-n", str(n or self.n), *map(str, options), "--", *through, cli.command(),
+                 *self.train(**more)]
+        return jobs.Job(self.folder, n or self.n, *words[1:], program=words[0], env=env)
+
+    def change(self, **more):
+        """The training is another one, which has to be made undisturbed too."""
+        self.more |= more
+        self.model += str(more)
+        cli.write_config(self.folder, **self.config())
 
     def wait(self, job, run_dir="r"):
         """The drawn moment: a fifth of them while ranks start, a fifth in a save, else after a step."""
@@ -185,7 +189,7 @@ class Round:
 
     def resume(self, n=None, **more):
         """By hand, and usually with other ranks and another strategy."""
-        self.how_then, self.sets = self.draw_sets()
+        self.sets = self.draw_sets()[1]
         n = n or self.draw.choice((1, 2, 3, 4))
         job = self.launch(n=n, **more)
         self.end(job, 0)
@@ -208,12 +212,13 @@ class Round:
             wrong = next((step for step in want if got.get(step) != want[step]), None)
             cli.check(wrong is None, f"metrics of step {wrong}: {got.get(wrong)}, want {want.get(wrong)}")
 
-    def nothing_left(self, *all_jobs, unfinished=False):
+    def nothing_left(self, *all_jobs, unfinished=False, mounted=False):
+        """unfinished: files that nobody had time to remove; mounted: a disk or hosts of the round are still there."""
         for job in all_jobs:
             job.check_nothing_left(writing=True)
         cli.equal(sorted(jobs.shared_names() - self.shm), [], "names left in /dev/shm")
-        cli.equal(mounts() - self.mounts, set(), "mounts left")
-        cli.equal(namespaces() - self.hosts, set(), "network namespaces left")
+        if not mounted:
+            cli.equal((mounts(self.folder), namespaces()), ([], set()), "mounts and network namespaces left")
         if not unfinished:
             left = [path for path, _ in cli.tree(self.folder) if ".tmp-" in path or ".trash-" in path]
             cli.equal(left, [], "temporary files left")
@@ -222,9 +227,9 @@ class Round:
         return f"tests/faults/campaign.py {sys.argv[1]} --seed {self.seed} --round {self.number}"
 
 
-def mounts():
+def mounts(folder):
     with open("/proc/self/mounts") as f:
-        return set(line for line in f if "campaign" in line)
+        return [line for line in f if folder in line]
 
 
 def namespaces():
