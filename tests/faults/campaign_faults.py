@@ -16,6 +16,7 @@ import two_hosts  # noqa: E402
 from campaign_round import END_S, SOON_S, STEPS, TooLate  # noqa: E402
 
 STOPPED_S = 2.5  # parallel.timeout_s where a rank or a cable stops
+MEETING_S = 10   # what ranks that have met may take to connect, however short parallel.timeout_s is (rendezvous.c)
 
 
 # ---- processes ----
@@ -111,7 +112,7 @@ def stopped_rank(r):
     r.wait(job)
     rank, pid = r.a_rank(job)
     r.send(pid, signal.SIGSTOP)
-    r.named(job, rf"error: .*\branks? ([0-9]+, )*{rank}\b", STOPPED_S + SOON_S)
+    r.named(job, rf"error: .*\branks? ([0-9]+, )*{rank}\b", STOPPED_S + MEETING_S + SOON_S)
     r.end(job, 0)
     r.judge(job)
     r.nothing_left(job)
@@ -239,7 +240,7 @@ def cut_cable(r, hosts, first, second):
     far = {first: range(r.n, 2 * r.n), second: range(r.n)}
     for job in first, second:
         names = "|".join(str(k) for k in far[job])
-        r.named(job, rf"error: .*\branks? ([0-9]+, )*({names})\b", STOPPED_S + SOON_S)
+        r.named(job, rf"error: .*\branks? ([0-9]+, )*({names})\b", STOPPED_S + MEETING_S + SOON_S)
     for job in first, second:
         r.end(job, 1)
     r.nothing_left(first, second, unfinished=True, mounted=True)
