@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
 """campaign.py LOCKSTEP [--seed S] [--rounds N | --round K] [--kind NAME] [--workers W] [--jsonl FILE]
-               [--table PAGE FILE...] - real trainings, a fault at a random moment of each, and a judge.
+- real trainings, a fault at a random moment of each, and a judge.
 
 A round trains a small model on 2 to 4 ranks, under DDP or FSDP, over shared memory or TCP, and does one harm to it
 (campaign_faults.py).  It is passed where everything ended in time, the culprit was named, the run went on to the
 state_sha256 and metrics of the undisturbed one, and nothing is left.  All that is drawn comes from S and the round's
 number; moments are steps and states of the run, so the scheduler has its say too.  A round that fails prints the
-command that repeats it.  --jsonl appends a line for each round; --table writes their summary into docs/reliability.md.
+command that repeats it.  --jsonl appends a line for each round, of which campaign_table.py makes the table in
+docs/reliability.md.
 """
 import argparse
-import collections
 import concurrent.futures
 import contextlib
 import io
 import json
 import os
-import re
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -36,11 +34,13 @@ def attempt(seed, number, kind):
     for i in range(ATTEMPTS):
         with cli.workspace() as folder:
             r = Round(seed, number, i, folder)
-            cli.row(r.command())
+            cli.row(f"tests/faults/campaign.py {sys.argv[1]} --seed {seed} --round {number} --kind '{kind}'")
             try:
                 FAULTS[kind](r)
             except TooLate:
                 continue
+            finally:
+                r.close()
             return r
     raise RuntimeError(f"{kind}: the training was over {ATTEMPTS} times before the fault came")
 
@@ -59,22 +59,21 @@ def play(seed, number, kind):
     return line
 
 
-def kinds_of(args):
-    """Every kind that this machine can make, in turn; one word of its name is enough."""
-    wanted = [k for k in FAULTS if not args.kind or args.kind in k]
-    for kind in wanted:
-        if lacks(kind):
-            print(f"skipped: {kind}: {lacks(kind)}")
-    return [k for k in wanted if not lacks(k)]
+def rounds(args):
+    """[(number, kind)]: the kinds in turn, or those whose name has --kind in it; without what this machine cannot do."""
+    kinds = [k for k in FAULTS if args.kind in k]
+    missing = {k: lacks(k) for k in kinds}
+    for kind, why in missing.items():
+        if why:
+            print(f"skipped: {kind}: {why}")
+    numbers = range(args.rounds) if args.round is None else [args.round]
+    return [(n, kinds[n % len(kinds)]) for n in numbers if not missing[kinds[n % len(kinds)]]]
 
 
 def run(args):
-    kinds, failed, began = kinds_of(args), 0, time.monotonic()
-    numbers = [args.round] if args.round is not None else range(args.first, args.first + args.rounds)
+    todo, failed, began = rounds(args), 0, time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(args.workers) as pool, open(args.jsonl or os.devnull, "a") as record:
-        todo = [pool.submit(play, args.seed, k, list(FAULTS)[k % len(FAULTS)] if not args.kind else kinds[k % len(kinds)])
-                for k in numbers if args.kind or list(FAULTS)[k % len(FAULTS)] in kinds]
-        for future in concurrent.futures.as_completed(todo):
+        for future in concurrent.futures.as_completed([pool.submit(play, args.seed, *what) for what in todo]):
             line = future.result()
             print(json.dumps(line), file=record, flush=True)
             failed += bool(line["failures"])
@@ -89,10 +88,9 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("lockstep")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--first", type=int, default=0)
     p.add_argument("--rounds", type=int, default=len(FAULTS))
     p.add_argument("--round", type=int)
-    p.add_argument("--kind")
+    p.add_argument("--kind", default="")
     p.add_argument("--workers", type=int, default=2)
     p.add_argument("--jsonl")
     p.add_argument("--verbose", action="store_true")

@@ -10,13 +10,14 @@
 
 A round whose training ended before the fault came raises TooLate: the next attempt draws again.
 
-What fails is told by cli.check, under the command that repeats the round.
+What fails is told by cli.check.
 """
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import sys
 import time
 
@@ -32,7 +33,7 @@ SOON_S = 8         # from a fault to the text that names it, beyond parallel.tim
 # Twelve micro-batches, of which 1 to 4 ranks have equal shares and the bits of one process.
 BASE = {"run__steps": STEPS, "model__dropout": 0.1, "batch__global": 12, "batch__micro": 1, "eval__every": 7,
         "eval__batches": 1, "log__progress": "none"}
-MLP = {"model": {"type": "mlp", "sizes": [6, 48, 48, 3]}, "data__train": "rows.csv", "data__format": "csv"}
+MLP = {"model": {"type": "mlp", "sizes": [6, 192, 192, 3]}, "data__train": "rows.csv", "data__format": "csv"}
 MODELS = {
     "gpt": {},
     "gpt bf16": {"parallel__param_dtype": "bf16"},
@@ -75,7 +76,7 @@ class Round:
         self.how, self.sets = self.draw_sets()
         self.step, self.pause = draw.randint(2, STEPS * 3 // 4), draw.uniform(0, 0.03)
         self.moment, self.message, self.named_s, self.began = "", "", None, None
-        self.shm = jobs.shared_names()
+        self.shm, self.jobs = jobs.shared_names(), []
         cli.write_text(folder)
         write_rows(os.path.join(folder, "rows.csv"))
         self.more = {} if self.model != "mlp" else {"model__dropout": None}
@@ -119,7 +120,13 @@ class Round:
         """through: words in front of the ranks' command; under: in front of the launcher's."""
         words = [*under, cli.command(), "run", "-n", str(n or self.n), *map(str, options), "--", *through, cli.command(),
                  *self.train(**more)]
-        return jobs.Job(self.folder, n or self.n, *words[1:], program=words[0], env=env)
+        self.jobs.append(jobs.Job(self.folder, n or self.n, *words[1:], program=words[0], env=env))
+        return self.jobs[-1]
+
+    def close(self):
+        """However the round went."""
+        for pid in [pid for job in self.jobs for pid in job.processes()]:
+            os.kill(pid, signal.SIGKILL)
 
     def change(self, **more):
         """The training is another one, which has to be made undisturbed too."""
@@ -133,12 +140,17 @@ class Round:
         self.moment = "start" if where < 0.2 else "save" if where < 0.4 else "step"
         until = {"start": job.ranks, "save": lambda: self.is_saving(run_dir) or job.lines(run_dir) > STEPS * 3 // 4,
                  "step": lambda: job.lines(run_dir) >= self.step}[self.moment]
-        end = time.monotonic() + END_S
-        while not until():
-            if job.process.poll() is not None or time.monotonic() > end:
-                raise TooLate(job.text()[-1000:])
-            time.sleep(0.001)
+        self.wait_until(job, until)
         time.sleep(self.pause * {"start": 5, "save": 0.2, "step": 1}[self.moment])
+
+    def wait_until(self, job, ready):
+        end = time.monotonic() + END_S
+        while not ready():
+            if job.process.poll() == 0:
+                raise TooLate
+            if job.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"no fault yet, and it does not go on ({job.process.poll()}): {job.text()[-2500:]}")
+            time.sleep(0.001)
 
     def is_saving(self, run_dir):
         try:
@@ -148,28 +160,28 @@ class Round:
 
     def a_rank(self, job):
         """(rank, pid), drawn; waits until all ranks are there."""
-        end = time.monotonic() + END_S
-        while len(job.ranks()) < self.n:
-            if job.process.poll() is not None or time.monotonic() > end:
-                raise TooLate(job.text()[-1000:])
+        self.wait_until(job, lambda: len(job.ranks()) == self.n)
         rank = self.draw.randrange(self.n)
         return rank, job.ranks()[rank]
 
     def begin(self):
         self.began = time.monotonic()
 
-    def send(self, pid, signal):
+    def send(self, pid, what):
         """A signal is the fault."""
         self.begin()
         try:
-            os.kill(pid, signal)
+            os.kill(pid, what)
         except ProcessLookupError as e:
             raise TooLate from e
 
     # ---- the judge ----
 
-    def named(self, job, pattern, limit=SOON_S):
-        """Waits for a line of the job's text with this in it: what the user sees."""
+    def named(self, job, pattern, limit=SOON_S, or_unhurt=False):
+        """
+        Waits for a line of the job's text with this in it: what the user sees.  or_unhurt: where there is none, the job
+        may have been through with all that the fault could hurt.
+        """
         found, end = None, self.began + limit * jobs.SLOWER
         while not found:
             over = job.process.poll() is not None
@@ -177,6 +189,8 @@ class Round:
             if over or time.monotonic() > end:
                 break
             time.sleep(0.01)
+        if or_unhurt and not found and job.process.poll() == 0:
+            raise TooLate
         self.named_s = time.monotonic() - self.began
         if cli.check(found, f"within {limit} s no line has {pattern!r}: {job.text()[-2500:]}"):
             self.message = found
@@ -222,9 +236,6 @@ class Round:
         if not unfinished:
             left = [path for path, _ in cli.tree(self.folder) if ".tmp-" in path or ".trash-" in path]
             cli.equal(left, [], "temporary files left")
-
-    def command(self):
-        return f"tests/faults/campaign.py {sys.argv[1]} --seed {self.seed} --round {self.number}"
 
 
 def mounts(folder):
