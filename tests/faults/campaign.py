@@ -12,10 +12,12 @@ docs/reliability.md.
 import argparse
 import concurrent.futures
 import contextlib
+import ctypes
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -54,9 +56,18 @@ def play(seed, number, kind):
             line |= {"model": r.model, "ranks": r.n, **r.how, "moment": r.moment, "named_s": r.named_s, "message": r.message}
         except Exception:  # of the judge's own: a round is never lost silently
             print("FAIL " + traceback.format_exc())
+        except SystemExit:
+            os._exit(1)  # end_with_parent: the pool would go on with the next round
     line["seconds"] = round(time.monotonic() - began, 3)
     line["failures"] = said.getvalue()
     return line
+
+
+def end_with_parent():
+    """In a worker: it ends with this process, however that ended, and tidies up."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def rounds(args):
@@ -72,7 +83,8 @@ def rounds(args):
 
 def run(args):
     todo, failed, began = rounds(args), 0, time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(args.workers) as pool, open(args.jsonl or os.devnull, "a") as record:
+    with concurrent.futures.ProcessPoolExecutor(args.workers, initializer=end_with_parent) as pool, \
+            open(args.jsonl or os.devnull, "a") as record:
         for future in concurrent.futures.as_completed([pool.submit(play, args.seed, *what) for what in todo]):
             line = future.result()
             print(json.dumps(line), file=record, flush=True)

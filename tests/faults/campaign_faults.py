@@ -12,11 +12,12 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import cli  # noqa: E402
+import jobs  # noqa: E402
 import two_hosts  # noqa: E402
 from campaign_round import END_S, SOON_S, STEPS, TooLate  # noqa: E402
 
-STOPPED_S = 2.5  # parallel.timeout_s where a rank or a cable stops
-MEETING_S = 10   # what ranks that have met may take to connect, however short parallel.timeout_s is (rendezvous.c)
+STOPPED_S = 2.5 * jobs.SLOWER  # parallel.timeout_s where a rank or a cable stops
+MEETING_S = 10  # what ranks that have met may take to connect, however short parallel.timeout_s is (rendezvous.c)
 
 
 # ---- processes ----
