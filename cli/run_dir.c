@@ -110,32 +110,16 @@ static void close_folder(DIR *folder)
         closedir(folder);
 }
 
-/* Is it what a process that was killed left of a file of its run?  `.NAME.tmp-...`, as
- * atomic_file.c calls it.  Those of other names, as a report's, may be somebody's who is alive.
- */
-static bool is_leftover(const char *name)
-{
-    const char *tail = strstr(name, ".tmp-");
-
-    if (*name != '.' || !tail)
-        return false;
-    size_t bytes = (size_t)(tail - name - 1);
-    for (int i = 0; i < N_FILES; i++)
-        if (strlen(files[i]) == bytes && !strncmp(name + 1, files[i], bytes))
-            return strcmp(files[i], "report.html") != 0;
-    return false;
-}
-
-/* By the holder of the lock.  What cannot be removed is in nobody's way. */
+/* By the holder of the lock, so nobody is writing these; a report may be just being written.
+ * What cannot be removed is in nobody's way. */
 static void remove_leftovers(const char *dir)
 {
-    DIR           *folder = opendir(dir);
-    struct dirent *entry;
-
-    while (folder && (entry = readdir(folder)))
-        if (is_leftover(entry->d_name))
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    close_folder(folder);
+    for (int i = 0; i < N_FILES; i++) {
+        char *path = strcmp(files[i], "report.html") ? ls_run_dir_path(dir, files[i]) : NULL;
+        if (path)
+            ls_atomic_sweep(path);
+        free(path);
+    }
     char *store = ls_run_dir_path(dir, "checkpoints");
     if (store && exists(dir, "checkpoints"))
         (void)!ls_store_open(store);
