@@ -107,13 +107,18 @@ def terminated(r):
     goes_on(r, job, 128 + signal.SIGTERM)
 
 
+def soon(r):
+    """Until a silence is told."""
+    return STOPPED_S + SOON_S + (MEETING_S if r.moment == "start" else 0)
+
+
 def stopped_rank(r):
     """Named after parallel.timeout_s, ended, and all start again."""
     job = r.launch("--max-restarts", 3, parallel__timeout_s=STOPPED_S)
     r.wait(job)
     rank, pid = r.a_rank(job)
     r.send(pid, signal.SIGSTOP)
-    r.named(job, rf"error: .*\branks? ([0-9]+, )*{rank}\b", STOPPED_S + MEETING_S + SOON_S)
+    r.named(job, rf"error: .*\branks? ([0-9]+, )*{rank}\b", soon(r))
     r.end(job, 0)
     r.judge(job)
     r.nothing_left(job)
@@ -202,10 +207,10 @@ def failing_disk(r):
 
 # ---- networks ----
 
-def on_two_hosts(r, hosts, each):
+def on_two_hosts(r, hosts):
     """A launcher on each host; they share the disk."""
     env = {"LOCKSTEP_SECRET": f"of round {r.number}"}
-    return [r.launch("--nnodes", 2, "--node-rank", i, "--rdzv", "10.77.0.1:29500", n=each, env=env,
+    return [r.launch("--nnodes", 2, "--node-rank", i, "--rdzv", "10.77.0.1:29500", n=r.n // 2, env=env,
                      under=hosts.enter(i), parallel__timeout_s=STOPPED_S, parallel__backend="auto") for i in (0, 1)]
 
 
@@ -218,8 +223,8 @@ def with_hosts(body):
     def fault(r):
         hosts = two_hosts.Hosts()
         try:
-            r.n = r.draw.choice((1, 2))
-            job = on_two_hosts(r, hosts, r.n)
+            r.n = r.draw.choice((2, 4))
+            job = on_two_hosts(r, hosts)
             r.wait(job[0])
             body(r, hosts, *job)
             cli.equal(listeners(hosts), "", "ports left")
@@ -240,16 +245,16 @@ def cut_cable(r, hosts, first, second):
     end = r.draw.randrange(2)
     r.begin()
     set_cable(hosts, end, "down")
-    far = {first: range(r.n, 2 * r.n), second: range(r.n)}
+    far = {first: range(r.n // 2, r.n), second: range(r.n // 2)}
     for job in first, second:
         names = "|".join(str(k) for k in far[job])
-        r.named(job, rf"error: .*\branks? ([0-9]+, )*({names})\b", STOPPED_S + MEETING_S + SOON_S)
+        r.named(job, rf"error: .*\branks? ([0-9]+, )*({names})\b", soon(r))
     for job in first, second:
         r.end(job, 1)
     r.nothing_left(first, second, unfinished=True, mounted=True)
     set_cable(hosts, end, "up")
     if r.draw.random() < 0.5:
-        then = on_two_hosts(r, hosts, r.n)
+        then = on_two_hosts(r, hosts)
         for job in then:
             r.end(job, 0)
     else:

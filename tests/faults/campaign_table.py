@@ -37,7 +37,7 @@ def middle(values):
 
 def shares(lines, key):
     counts = collections.Counter(str(line.get(key)) for line in lines if key in line)
-    return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
+    return ", ".join(f"{name}: {n}" for name, n in sorted(counts.items()))
 
 
 def table(lines):
@@ -52,9 +52,9 @@ def table(lines):
     yield (f"| all | {len(lines)} | {sum(not l['failures'] for l in lines)} | | {middle([l['seconds'] for l in lines])} | "
            f"{max(l['seconds'] for l in lines):.1f} |")
     yield ""
-    for title, key in (("Ranks at the start", "ranks"), ("strategy", "strategy"), ("transport", "backend"),
-                       ("model", "model_name"), ("moment", "moment")):
-        yield f"- {title}: {shares(lines, key)}"
+    for title, key in (("rounds by ranks at the start", "ranks"), ("by strategy", "strategy"), ("by transport", "backend"),
+                       ("by model", "model_name"), ("by moment", "moment")):
+        yield f"- {title} ({shares(lines, key)})"
     yield "- seeds: " + ", ".join(f"{seed} (rounds {min(r)} to {max(r)})" for seed, r in sorted(seeds(lines).items()))
     yield ""
     yield "What the user reads, the first of each kind that was recorded:"
