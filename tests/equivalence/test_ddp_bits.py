@@ -25,8 +25,8 @@ STYLES = {
 # N ranks, M micro-batches.  Blocks where M/N is a power of two, else interleaved.
 WORLDS = [(1, 4), (1, 6), (2, 2), (2, 4), (2, 6), (3, 3), (3, 6), (4, 4), (4, 8), (4, 12), (8, 8)]
 FACTORS = {
-    "style": list(STYLES), "world": WORLDS, "backend": ["shm", "tcp"], "bucket_mb": [0.001, 0.1, 25],
-    "overlap": [True, False], "threads": [1, 2], "algorithm": ["direct", "tree", "halving"],
+    "strategy": ["ddp"], "style": list(STYLES), "world": WORLDS, "backend": ["shm", "tcp"],
+    "bucket_mb": [0.001, 0.1, 25], "overlap": [True, False], "threads": [1, 2], "algorithm": ["direct", "tree", "halving"],
 }
 SAME = ("step", "loss", "grad_norm", "lr", "val_loss", "tokens")
 
@@ -60,7 +60,7 @@ def covering(factors, allowed=allowed):
 def write(folder, row, run_dir, **more):
     n, micros = row["world"]
     cli.write_config(folder, run__dir=run_dir, batch__global=2 * micros, batch__micro=2, **{
-        **BASE, **STYLES[row["style"]], "run__threads": row["threads"], "parallel__strategy": "ddp",
+        **BASE, **STYLES[row["style"]], "run__threads": row["threads"], "parallel__strategy": row["strategy"],
         "parallel__backend": row["backend"], "parallel__bucket_mb": row["bucket_mb"],
         "parallel__overlap": row["overlap"], "parallel__algorithm": row["algorithm"], **more})
     return n
@@ -102,12 +102,12 @@ def name_of(row):
 
 
 def ddp(folder, row, start):
-    n = write(folder, row, "ddp")
+    n = write(folder, row, row["strategy"])
     r = start(folder, n)
     if not cli.check_ok(r):
         return None, r
-    got, made = result(folder, "ddp")
-    cli.equal(made, ("ddp", n), "strategy and world")
+    got, made = result(folder, row["strategy"])
+    cli.equal(made, (row["strategy"], n), "strategy and world")
     return got, r
 
 
@@ -138,8 +138,8 @@ def test_rows(folder, rows, start):
 
 
 def row_of(**values):
-    return {"style": "gpt2", "world": (2, 4), "backend": "auto", "bucket_mb": 25, "overlap": True, "threads": 1,
-            "algorithm": "auto", **values}
+    return {"strategy": "ddp", "style": "gpt2", "world": (2, 4), "backend": "auto", "bucket_mb": 25,
+            "overlap": True, "threads": 1, "algorithm": "auto", **values}
 
 
 def test_not_canonical(folder):
