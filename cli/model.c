@@ -106,20 +106,37 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
     return status ? ls_fail_in(status, "model.init") : LS_OK;
 }
 
-ls_status ls_model_save(const ls_model_file *m, const char *path)
+/* A JSON list. */
+static ls_status print_ends(ls_strbuf *t, const ls_ends *ends)
+{
+    for (int i = 0; ends && i < ends->n; i++)
+        ls_strbuf_format(t, "%s%d", i ? "," : "[", (int)ends->token[i]);
+    ls_strbuf_format(t, ends && ends->n ? "]" : "[]");
+    return ls_strbuf_status(t);
+}
+
+static ls_status save_model(const ls_model_file *m, const char *path)
 {
     char     *config = ls_config_json(m->cfg), *tokenizer = ls_tokenizer_to_json(m->tokenizer);
     char     *step   = ls_sprintf("%lld", (long long)m->step);
-    ls_status status = LS_ENOMEM;
+    ls_strbuf ends   = {0};
+    ls_status status = print_ends(&ends, m->ends);
 
-    if (config && tokenizer && step) {
-        ls_st_metadata pairs[] = {{"config", config},
-                                  {"tokenizer", tokenizer},
-                                  {"step", step},
-                                  {"strategy", "single"},
-                                  {"world_size", "1"}};
-        status = ls_params_save(path, m->parameters, (size_t)m->n, pairs, m->trained ? 5 : 3);
+    if (!status && !(config && tokenizer && step))
+        status = LS_ENOMEM;
+    if (!status) {
+        ls_st_metadata pairs[6] = {
+            {"config", config}, {"tokenizer", tokenizer}, {"step", step}};
+        size_t n = 3;
+        if (m->ends && m->ends->n)
+            pairs[n++] = (ls_st_metadata){"end_of_text", ends.data};
+        if (m->trained) {
+            pairs[n++] = (ls_st_metadata){"strategy", "single"};
+            pairs[n++] = (ls_st_metadata){"world_size", "1"};
+        }
+        status = ls_params_save(path, m->parameters, (size_t)m->n, pairs, n);
     }
+    ls_strbuf_free(&ends);
     free(step);
     free(tokenizer);
     free(config);
@@ -129,7 +146,7 @@ ls_status ls_model_save(const ls_model_file *m, const char *path)
 ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
 {
     char      hex[LS_SHA256_HEX];
-    ls_status status = ls_model_save(m, path);
+    ls_status status = save_model(m, path);
 
     if (!status)
         status = ls_params_sha256(m->parameters, (size_t)m->n, hex);
@@ -151,11 +168,7 @@ int64_t ls_model_vocab_size(const ls_config *cfg)
 
 ls_optimizer_opts ls_optimizer_opts_of(const ls_config *cfg)
 {
-    static const ls_optim_type type[] = {[LS_CFG_OPTIM_ADAMW] = LS_OPTIM_ADAMW,
-                                         [LS_CFG_OPTIM_ADAM]  = LS_OPTIM_ADAM,
-                                         [LS_CFG_OPTIM_SGD]   = LS_OPTIM_SGD};
-
-    return (ls_optimizer_opts){.type         = type[cfg->optim.type],
+    return (ls_optimizer_opts){.type         = cfg->optim.type,
                                .lr           = cfg->optim.lr,
                                .beta1        = cfg->optim.betas[0],
                                .beta2        = cfg->optim.betas[1],

@@ -28,8 +28,8 @@ LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
                                       const ls_tokenizer *tokenizer);
 
 /*
- * Writes a parameter file with config, tokenizer and step in its metadata, and, where a run has
- * trained them, strategy and world size.
+ * A parameter file, with config, tokenizer and step in its metadata; where they are known
+ * end_of_text, a list of tokens; and, where a run has trained them, strategy and world size.
  */
 typedef struct {
     const ls_config       *cfg;
@@ -38,10 +38,10 @@ typedef struct {
     int                    n;
     int64_t                step;
     bool                   trained;
+    const ls_ends         *ends; /* at which it ends a text; NULL: the tokenizer tells */
 } ls_model_file;
-LS_MUST_CHECK ls_status ls_model_save(const ls_model_file *m, const char *path);
 
-/* The same, and a line with params_sha256 and path on stdout. */
+/* Saves it, and prints a line with params_sha256 and path on stdout. */
 LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
 
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */
