@@ -24,7 +24,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S, LIMIT_MB, LONGEST = 10, 64, 8192  # of one input: wall time on a busy machine, one allocation, bytes
 KEPT_BYTES = 100_000  # of a corpus, unpacked
-ROUND_S = 30
+ROUND_S = 60
 
 
 def targets():
@@ -34,7 +34,7 @@ def targets():
 
 def has_libfuzzer(clang):
     with tempfile.TemporaryDirectory() as folder:
-        program = "int LLVMFuzzerTestOneInput(const char *d, long n); int LLVMFuzzerTestOneInput(const char *d, long n) { return d && n < 0; }"
+        program = "int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size < 0; }"
         done = subprocess.run([clang, "-fsanitize=fuzzer,address,undefined", "-x", "c", "-", "-o", f"{folder}/a"],
                               input=program.encode(), capture_output=True)
         return done.returncode == 0
