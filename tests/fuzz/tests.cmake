@@ -19,7 +19,7 @@ foreach(target ${LS_FUZZ_TARGETS})
   set_tests_properties(fuzz_${target} PROPERTIES LABELS "unit;fuzz" TIMEOUT 120)
 endforeach()
 
-if(NOT LS_SANITIZE AND NOT LS_COVERAGE)
+if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT LS_SANITIZE AND NOT LS_COVERAGE)
   set(run python3 ${CMAKE_CURRENT_LIST_DIR}/run.py ${PROJECT_BINARY_DIR}/fuzz)
   add_test(NAME fuzz_build COMMAND ${run} build)
   set_tests_properties(fuzz_build PROPERTIES LABELS fuzz TIMEOUT 600 SKIP_RETURN_CODE 77 PROCESSORS 2
