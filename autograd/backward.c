@@ -101,7 +101,8 @@ static ls_status own_grad(ls_tensor *t)
     return LS_OK;
 }
 
-ls_status ls__grad_open(ls_tensor *t, ls_grad *out)
+/* Gives t a gradient to write or add to; passes on ENOMEM. */
+static ls_status grad_open(ls_tensor *t, ls_grad *out)
 {
     bool      add    = t->grad != NULL;
     ls_status status = LS_OK;
@@ -122,7 +123,7 @@ ls_status ls__grad_pass(ls_tensor *t, ls_storage *grad)
         return LS_OK;
     }
     ls_grad   into;
-    ls_status status = ls__grad_open(t, &into);
+    ls_status status = grad_open(t, &into);
     if (status)
         return status;
     if (into.add)
@@ -195,7 +196,7 @@ static ls_status deliver_early(ls_node *n, int i, bool retain)
         n->early[i] = NULL;
         return LS_OK;
     }
-    ls_status status = ls__grad_open(t, &into);
+    ls_status status = grad_open(t, &into);
     if (!status)
         ls_k_scale(into.data, early->data, dout, ls_tensor_numel(t), into.add);
     return status;
@@ -221,7 +222,7 @@ static ls_status deliver(ls_node *n, bool retain)
             continue;
         }
         /* an input that stands twice is written by its first place and added to by the next */
-        status = ls__grad_open(n->in[i], &din[i]);
+        status = grad_open(n->in[i], &din[i]);
         work   = true;
     }
     if (!status && work)

@@ -3,7 +3,7 @@
  */
 #include "autograd/op_impl.h"
 
-ls_status ls__want_dtype(const ls_node *call, int i, ls_dtype dtype)
+static ls_status want_dtype(const ls_node *call, int i, ls_dtype dtype)
 {
     if (call->in[i]->dtype == dtype)
         return LS_OK;
@@ -13,7 +13,7 @@ ls_status ls__want_dtype(const ls_node *call, int i, ls_dtype dtype)
 
 ls_status ls__want_real(const ls_node *call, int i)
 {
-    return ls__want_dtype(call, i, LS_REAL);
+    return want_dtype(call, i, LS_REAL);
 }
 
 bool ls__is_bf16(const ls_tensor *t)
@@ -26,7 +26,7 @@ ls_status ls__want_one_float(const ls_node *call, int first)
     ls_dtype dtype = ls__is_bf16(call->in[first]) ? LS_BF16 : LS_REAL;
 
     for (int i = first; i < call->n_in; i++) {
-        ls_status status = ls__want_dtype(call, i, dtype);
+        ls_status status = want_dtype(call, i, dtype);
         if (status)
             return status;
     }
@@ -68,7 +68,7 @@ ls_status ls__infer_rows(const ls_node *call, ls_plan *plan)
 
 ls_status ls__check_targets(const ls_node *call, int i, int64_t n, int32_t ignore)
 {
-    ls_status status = ls__want_dtype(call, i, LS_I32);
+    ls_status status = want_dtype(call, i, LS_I32);
     if (status)
         return status;
     const int32_t *target = ls_ints(call->in[i]);

@@ -6,9 +6,8 @@
 
 #include "autograd/op.h"
 
-/* Input i is of ls_real / has this dtype, or an error that names operator, input and dtypes. */
+/* Input i is of ls_real, or an error that names operator, input and dtypes. */
 LS_MUST_CHECK ls_status ls__want_real(const ls_node *call, int i);
-LS_MUST_CHECK ls_status ls__want_dtype(const ls_node *call, int i, ls_dtype dtype);
 
 /* ls_real or BF16, of all inputs from `first` on alike; else such an error. */
 LS_MUST_CHECK ls_status ls__want_one_float(const ls_node *call, int first);

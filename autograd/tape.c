@@ -112,7 +112,8 @@ void *ls__tape_alloc(ls_tape *tape, size_t bytes)
     return memset(p, 0, bytes);
 }
 
-ls_tensor *ls__tape_header(ls_tape *tape, ls_dtype dtype, ls_shape shape)
+/* A tensor header of the tape without storage. */
+static ls_tensor *new_header(ls_tape *tape, ls_dtype dtype, ls_shape shape)
 {
     ls__cell *c = ls__tape_alloc(tape, sizeof *c);
     if (!c)
@@ -131,7 +132,7 @@ ls_tensor *ls_tape_tensor(ls_tape *tape, ls_dtype dtype, ls_shape shape)
     if (tape->failed)
         return NULL;
     ls_status  status = ls_shape_check(&shape, dtype);
-    ls_tensor *t      = status ? NULL : ls__tape_header(tape, dtype, shape);
+    ls_tensor *t      = status ? NULL : new_header(tape, dtype, shape);
     if (t)
         status = ls_tensor_materialize(t, LS_MEM_ACTIVATIONS);
     return status ? ls_tape_fail(tape, status) : t;
@@ -150,7 +151,7 @@ ls_tensor *ls_tape_input(ls_tape *tape, ls_dtype dtype, ls_shape shape, const vo
 
 ls_tensor *ls__tape_alias(ls_tape *tape, ls_tensor *x)
 {
-    ls_tensor *t = ls__tape_header(tape, x->dtype, x->shape);
+    ls_tensor *t = new_header(tape, x->dtype, x->shape);
     if (!t)
         return NULL;
     memcpy(t->stride, x->stride, sizeof t->stride);
@@ -161,7 +162,7 @@ ls_tensor *ls__tape_alias(ls_tape *tape, ls_tensor *x)
     return t;
 }
 
-void ls__tensor_hold(ls_tensor *t)
+static void hold(ls_tensor *t)
 {
     t->holds++;
 }
@@ -298,7 +299,7 @@ static ls_status make_output(ls_tape *tape, ls_node *call, const ls_plan *plan)
     ls_status status = ls_shape_check(&plan->shape, plan->dtype);
     if (status)
         return ls_fail_in(status, "%s", call->op->name);
-    call->out = ls__tape_header(tape, plan->dtype, plan->shape);
+    call->out = new_header(tape, plan->dtype, plan->shape);
     if (!call->out)
         return LS_ENOMEM;
     if (!plan->view)
@@ -365,11 +366,11 @@ static void link_call(ls_tape *tape, ls_node *call)
     for (int i = 0; i < call->n_in; i++)
         if (is_held(call, i)) {
             call->held |= 1u << i;
-            ls__tensor_hold(call->in[i]);
+            hold(call->in[i]);
         }
     if (call->saves & LS_SAVE_OUT) {
         call->held |= LS_SAVE_OUT;
-        ls__tensor_hold(call->out);
+        hold(call->out);
     }
     call->prev = tape->last;
     tape->last = call;

@@ -48,9 +48,6 @@ struct ls_tape {
 /* Zeroed memory that lives until the tape is reset; NULL makes the tape fail. */
 void *ls__tape_alloc(ls_tape *tape, size_t bytes);
 
-/* A tensor header of the tape without storage. */
-ls_tensor *ls__tape_header(ls_tape *tape, ls_dtype dtype, ls_shape shape);
-
 /* Records a call that infer and forward have no part in (boundary, recompute). */
 ls_node *ls__tape_record(ls_tape *tape, const ls_op *op, ls_tensor *in, ls_tensor *out);
 
@@ -67,7 +64,6 @@ void ls__call_release(ls_node *call);
 /* Room for t's gradient, contents undefined; NULL (ENOMEM). */
 ls_storage *ls__new_grad(const ls_tensor *t);
 
-void ls__tensor_hold(ls_tensor *t);
 void ls__tensor_let_go(ls_tensor *t);
 
 /* A second header of the tape for the same values. */
@@ -79,9 +75,6 @@ ls_status ls__replay(ls_tape *tape, bool retain);
 
 /* One use of a leaf has delivered (or will not): at the last one the hook fires. */
 ls_status ls__leaf_used(ls_tape *tape, ls_tensor *leaf);
-
-/* Gives t a gradient to write or add to; passes on ENOMEM. */
-ls_status ls__grad_open(ls_tensor *t, ls_grad *out);
 
 /* t's gradient becomes, or grows by, the given one (shared where that is possible). */
 ls_status ls__grad_pass(ls_tensor *t, ls_storage *grad);

@@ -17,11 +17,6 @@ static const char *const kind_names[LS_KIND_COUNT] = {
 #undef X
 };
 
-const char *ls_tensor_kind_name(ls_tensor_kind kind)
-{
-    return kind_names[kind];
-}
-
 void ls_manifest_free(ls_manifest *m)
 {
     for (size_t i = 0; i < m->n_tensors; i++)

@@ -46,8 +46,6 @@ typedef enum {
         LS_KIND_COUNT
 } ls_tensor_kind;
 
-const char *ls_tensor_kind_name(ls_tensor_kind kind);
-
 typedef struct {
     char          *name; /* owned */
     ls_tensor_kind kind;

@@ -14,6 +14,9 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "dist/comm/join.h"
+#include "dist/strategy.h"
+#include "optim/optimizer.h"
 
 /* The choices, in the order in which the table lists their names. */
 typedef enum { LS_CFG_DETERMINISM_LOCKSTEP, LS_CFG_DETERMINISM_FAST } ls_cfg_determinism;
@@ -34,7 +37,6 @@ typedef enum {
     LS_CFG_FORMAT_CSV,
     LS_CFG_FORMAT_IDX
 } ls_cfg_format;
-typedef enum { LS_CFG_OPTIM_ADAMW, LS_CFG_OPTIM_ADAM, LS_CFG_OPTIM_SGD } ls_cfg_optim;
 typedef enum {
     LS_CFG_SCHEDULE_COSINE,
     LS_CFG_SCHEDULE_CONSTANT,
@@ -42,15 +44,14 @@ typedef enum {
 } ls_cfg_schedule;
 typedef enum {
     LS_CFG_STRATEGY_AUTO,
-    LS_CFG_STRATEGY_SINGLE,
-    LS_CFG_STRATEGY_DDP,
-    LS_CFG_STRATEGY_FSDP
+#define X(STRATEGY, name) LS_CFG_STRATEGY_##STRATEGY,
+    LS_STRATEGY_LIST(X)
+#undef X
 } ls_cfg_strategy;
 typedef enum {
-    LS_CFG_BACKEND_AUTO,
-    LS_CFG_BACKEND_SHM,
-    LS_CFG_BACKEND_TCP,
-    LS_CFG_BACKEND_MPI
+#define X(BACKEND, name) LS_CFG_BACKEND_##BACKEND,
+    LS_BACKEND_LIST(X)
+#undef X
 } ls_cfg_backend;
 typedef enum {
     LS_CFG_ALGORITHM_AUTO,
@@ -114,9 +115,9 @@ typedef struct ls_config {
         int64_t global, micro; /* sequences */
     } batch;
     struct {
-        ls_cfg_optim type;
-        double       lr, betas[2], eps, weight_decay, momentum;
-        double       clip_norm; /* 0: off */
+        ls_optim_type type;
+        double        lr, betas[2], eps, weight_decay, momentum;
+        double        clip_norm; /* 0: off */
         struct {
             ls_cfg_schedule type;
             int64_t         steps, warmup;

@@ -105,7 +105,7 @@ ls_status ls__config_compute(ls_config *cfg, const config_source *sources, const
     if (!given(sources, "batch.micro"))
         cfg->batch.micro = cfg->batch.global / gcd(cfg->batch.global, 4);
     if (!given(sources, "optim.weight_decay"))
-        cfg->optim.weight_decay = cfg->optim.type == LS_CFG_OPTIM_ADAMW ? 0.1 : 0;
+        cfg->optim.weight_decay = ls_optim_usual_decay(cfg->optim.type);
     cfg->optim.schedule.steps_given  = given(sources, "optim.schedule.steps");
     cfg->optim.schedule.min_lr_given = given(sources, "optim.schedule.min_lr");
     if (!cfg->optim.schedule.steps_given)
@@ -188,9 +188,9 @@ static void check_optim(const ls_config *cfg, const config_source *sources,
             problems, at, "optim.schedule.warmup %lld must be below the schedule's %lld steps",
             (long long)cfg->optim.schedule.warmup, (long long)cfg->optim.schedule.steps);
     at = blame(sources, "optim.momentum", "optim.type");
-    if (cfg->optim.momentum > 0 && cfg->optim.type != LS_CFG_OPTIM_SGD)
+    if (cfg->optim.momentum > 0 && !ls_optim_has_momentum(cfg->optim.type))
         ls__config_problem(problems, at, "optim.momentum is for optim.type \"sgd\", not \"%s\"",
-                           cfg->optim.type == LS_CFG_OPTIM_ADAM ? "adam" : "adamw");
+                           ls_optim_name(cfg->optim.type));
 }
 
 static void check_run(const ls_config *cfg, const config_source *sources,

@@ -12,6 +12,12 @@
 #define AT(field) offsetof(ls_config, field)
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* The names of a list X(ENUM, name). */
+#define NAME_OF(ENUM, name) #name,
+#define NAMES_OF(LIST) ((const char *const[]){LIST(NAME_OF) NULL})
+
+#define STRATEGIES(X) X(AUTO, auto) LS_STRATEGY_LIST(X)
+
 /* Upper ends: a C int, a count of steps, the integers that double holds, any sane number. */
 #define INT_END 2147483647.0
 #define STEPS_END 1e12
@@ -140,9 +146,8 @@ const config_key ls__config_keys[] = {
      .doc = "Sequences of a micro-batch, the unit of computation and of rounding; it divides "
             "global."},
 
-    {"optim.type", KEY_CHOICE, AT(optim.type), "\"adamw\"",
-     .choices = NAMES("adamw", "adam", "sgd"),
-     .doc     = "The optimizer, as PyTorch's of that name."},
+    {"optim.type", KEY_CHOICE, AT(optim.type), "\"adamw\"", .choices = NAMES_OF(LS_OPTIM_LIST),
+     .doc = "The optimizer, as PyTorch's of that name."},
     {"optim.lr", KEY_NUMBER, AT(optim.lr), .max = NUMBER_END, .doc = "Highest learning rate."},
     {"optim.betas", KEY_NUMBER_PAIR, AT(optim.betas), "[0.9, 0.95]", .max = 1, .below = true,
      .doc = "Decay of Adam's averages of the gradient and of its square."},
@@ -167,11 +172,11 @@ const config_key ls__config_keys[] = {
      .max = NUMBER_END, .doc = "Learning rate at the schedule's end."},
 
     {"parallel.strategy", KEY_CHOICE, AT(parallel.strategy), "\"auto\"",
-     .choices = NAMES("auto", "single", "ddp", "fsdp"),
+     .choices = NAMES_OF(STRATEGIES),
      .doc     = "How ranks share the work; `auto` is `single` with one rank, `ddp` with more "
                 "where the replicas fit in memory, else `fsdp`."},
     {"parallel.backend", KEY_CHOICE, AT(parallel.backend), "\"auto\"",
-     .choices = NAMES("auto", "shm", "tcp", "mpi"), .doc = "How bytes move between ranks."},
+     .choices = NAMES_OF(LS_BACKEND_LIST), .doc = "How bytes move between ranks."},
     {"parallel.algorithm", KEY_CHOICE, AT(parallel.algorithm), "\"auto\"",
      .choices = NAMES("auto", "direct", "tree", "halving", "ring"),
      .doc = "The algorithm of collectives; `ring` does not keep the canonical order of sums."},
@@ -196,7 +201,7 @@ const config_key ls__config_keys[] = {
     {"parallel.shard", KEY_CHOICE, AT(parallel.shard), "\"full\"",
      .choices = NAMES("full", "gradients", "optimizer"),
      .doc     = "fsdp: what is sharded: all (ZeRO-3), gradients and optimizer (ZeRO-2), or the "
-                "optimizer alone (ZeRO-1)."},
+                "optimizer alone (ZeRO-1; sums of gradients leave as rows there too)."},
     {"parallel.reshard_after_forward", KEY_BOOL, AT(parallel.reshard_after_forward), "true",
      .doc = "fsdp: drop a unit's parameters between forward and backward."},
     {"parallel.prefetch", KEY_INT, AT(parallel.prefetch), "1", .max = 1024,

@@ -31,12 +31,11 @@ bool ls_parallel_interleaves(const ls_config *cfg, bool fsdp, int size)
 
 static void choose_order(ls_parallelism *p, const ls_config *cfg, int size)
 {
-    bool fsdp   = p->strategy == LS_CFG_STRATEGY_FSDP;
-    bool wanted = fsdp && cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
+    bool wanted = p->shards && cfg->parallel.accumulate == LS_CFG_ACCUMULATE_SHARDED;
 
     p->canonical   = is_power_of_two(each_of(cfg, size)) || is_power_of_two(size);
-    p->interleaved = ls_parallel_interleaves(cfg, fsdp, size);
-    p->overruled   = fsdp && p->interleaved != wanted;
+    p->interleaved = ls_parallel_interleaves(cfg, p->shards, size);
+    p->overruled   = p->shards && p->interleaved != wanted;
 }
 
 /* ---- units ---- */
@@ -84,14 +83,12 @@ static ls_status shard_units(const ls_config *cfg, ls_module *model, ls_comm *co
     return status;
 }
 
-ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
+static ls_status shard_fsdp(const ls_parallelism *p, const ls_config *cfg,
                             const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
 {
     ls_fsdp_opts opts = fsdp_opts(p, cfg, ranks);
     ls_fsdp     *fsdp;
 
-    if (p->strategy != LS_CFG_STRATEGY_FSDP)
-        return LS_OK;
     ls_status status = ls_ranks_agree(ranks, shard_units(cfg, model, ranks->world, &opts));
     if (status) {
         ls_fsdp_forget(model);
@@ -103,8 +100,35 @@ ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
     return status;
 }
 
-ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
-                           const ls_model_tensors *tensors, ls_strategy *strategy)
+static ls_plan_kind plan_fsdp(const ls_config *cfg)
+{
+    static const ls_plan_kind kind[] = {[LS_CFG_SHARD_FULL]      = LS_PLAN_FSDP,
+                                        [LS_CFG_SHARD_GRADIENTS] = LS_PLAN_ZERO2,
+                                        [LS_CFG_SHARD_OPTIMIZER] = LS_PLAN_ZERO1};
+
+    return kind[cfg->parallel.shard];
+}
+
+/* ---- replicas ---- */
+
+static ls_status wrap_single(const ls_parallelism *p, const ls_config *cfg,
+                             const ls_ranks *ranks, const ls_model_tensors *tensors,
+                             ls_strategy *strategy)
+{
+    (void)p;
+    (void)cfg;
+    (void)ranks;
+    return ls_strategy_single(strategy, tensors->parameters, tensors->n_parameters);
+}
+
+static ls_plan_kind plan_single(const ls_config *cfg)
+{
+    (void)cfg;
+    return LS_PLAN_SINGLE;
+}
+
+static ls_status wrap_ddp(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
+                          const ls_model_tensors *tensors, ls_strategy *strategy)
 {
     ls_ddp_opts opts = {.bucket_mb   = cfg->parallel.bucket_mb,
                         .no_overlap  = !cfg->parallel.overlap,
@@ -114,28 +138,59 @@ ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const 
                         .crowded     = ls_ranks_are_crowded(cfg, ranks)};
     ls_ddp     *ddp;
 
-    if (p->strategy == LS_CFG_STRATEGY_FSDP)
-        return LS_OK;
-    if (p->strategy == LS_CFG_STRATEGY_SINGLE)
-        return ls_strategy_single(strategy, tensors->parameters, tensors->n_parameters);
     ls_status status = ls_ddp_new(ranks->world, tensors->state, tensors->n_state, &opts, &ddp);
     if (!status)
         ls_strategy_ddp(strategy, ddp);
     return status;
 }
 
-/* ---- memory ---- */
-
-static ls_plan_kind plan_kind(const ls_parallelism *p, const ls_config *cfg)
+static ls_plan_kind plan_ddp(const ls_config *cfg)
 {
-    static const ls_plan_kind shard[] = {[LS_CFG_SHARD_FULL]      = LS_PLAN_FSDP,
-                                         [LS_CFG_SHARD_GRADIENTS] = LS_PLAN_ZERO2,
-                                         [LS_CFG_SHARD_OPTIMIZER] = LS_PLAN_ZERO1};
-
-    if (p->strategy == LS_CFG_STRATEGY_FSDP)
-        return shard[cfg->parallel.shard];
-    return p->strategy == LS_CFG_STRATEGY_SINGLE ? LS_PLAN_SINGLE : LS_PLAN_DDP;
+    (void)cfg;
+    return LS_PLAN_DDP;
 }
+
+/* ---- a row a strategy ---- */
+
+typedef struct {
+    const char *name;
+    ls_plan_kind (*plan)(const ls_config *cfg); /* whose memory it needs */
+    /* One of the two: it shards a model without values, or wraps one that has them. */
+    ls_status (*shard)(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
+                       ls_module *model, ls_strategy *strategy);
+    ls_status (*wrap)(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
+                      const ls_model_tensors *tensors, ls_strategy *strategy);
+} row;
+
+static const row rows[] = {
+    [LS_CFG_STRATEGY_SINGLE] = {"single", plan_single, .wrap = wrap_single},
+    [LS_CFG_STRATEGY_DDP]    = {"ddp", plan_ddp, .wrap = wrap_ddp},
+    [LS_CFG_STRATEGY_FSDP]   = {"fsdp", plan_fsdp, .shard = shard_fsdp},
+};
+
+static void take(ls_parallelism *p, ls_cfg_strategy strategy)
+{
+    p->strategy = strategy;
+    p->shards   = rows[strategy].shard != NULL;
+}
+
+ls_status ls_parallel_shard(const ls_parallelism *p, const ls_config *cfg,
+                            const ls_ranks *ranks, ls_module *model, ls_strategy *strategy)
+{
+    const row *r = &rows[p->strategy];
+
+    return r->shard ? r->shard(p, cfg, ranks, model, strategy) : LS_OK;
+}
+
+ls_status ls_parallel_wrap(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
+                           const ls_model_tensors *tensors, ls_strategy *strategy)
+{
+    const row *r = &rows[p->strategy];
+
+    return r->wrap ? r->wrap(p, cfg, ranks, tensors, strategy) : LS_OK;
+}
+
+/* ---- memory ---- */
 
 static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg,
                               const ls_ranks *ranks, const ls_module *model, int64_t vocab_size)
@@ -143,7 +198,7 @@ static ls_memory_plan plan_of(const ls_parallelism *p, const ls_config *cfg,
     ls_plan_model m = ls_plan_model_of(cfg, vocab_size, model);
     ls_plan_world w = {.size = ranks->size, .shares = p->shared};
 
-    return ls_memory_plan_of(cfg, vocab_size, &m, plan_kind(p, cfg), &w);
+    return ls_memory_plan_of(cfg, vocab_size, &m, rows[p->strategy].plan(cfg), &w);
 }
 
 /* ---- the choice ---- */
@@ -174,12 +229,12 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
     int64_t limit = cfg->run.memory_mb << 20;
     int64_t there = limit ? limit : available_bytes() / ranks->local;
 
-    p->strategy         = LS_CFG_STRATEGY_DDP;
+    take(p, LS_CFG_STRATEGY_DDP);
     int64_t   replica   = plan_of(p, cfg, ranks, model, vocab_size).total;
     int64_t   values[2] = {replica > there, -there};
     ls_status status    = ls_ranks_max(ranks, values, 2);
     if (values[0])
-        p->strategy = LS_CFG_STRATEGY_FSDP;
+        take(p, LS_CFG_STRATEGY_FSDP);
     snprintf(p->why, sizeof p->why,
              "\"auto\": a replica needs about %lld MiB, a rank has %lld MiB (%s), so %s",
              (long long)(replica >> 20) + 1, (long long)(-values[1] >> 20),
@@ -191,8 +246,7 @@ static ls_status choose_auto(const ls_config *cfg, const ls_ranks *ranks,
 static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
                              const ls_memory_plan *plan)
 {
-    static const char *const names[] = {"auto", "single", "ddp", "fsdp"};
-    int64_t                  limit   = cfg->run.memory_mb << 20;
+    int64_t limit = cfg->run.memory_mb << 20;
 
     if (!limit || plan->total <= limit)
         return LS_OK;
@@ -201,10 +255,10 @@ static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
         "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
         "%lld MiB (parameters %lld, gradients %lld, optimizer %lld, activations %lld, "
         "communication %lld); see lockstep plan",
-        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(plan->total >> 20) + 1,
-        (long long)(plan->params >> 20), (long long)(plan->grads >> 20),
-        (long long)(plan->optim >> 20), (long long)(plan->activations >> 20),
-        (long long)(plan->comm >> 20));
+        (long long)cfg->run.memory_mb, rows[p->strategy].name,
+        (long long)(plan->total >> 20) + 1, (long long)(plan->params >> 20),
+        (long long)(plan->grads >> 20), (long long)(plan->optim >> 20),
+        (long long)(plan->activations >> 20), (long long)(plan->comm >> 20));
 }
 
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
@@ -212,12 +266,14 @@ ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_mod
 {
     ls_status status = LS_OK;
 
-    *p = (ls_parallelism){.strategy = cfg->parallel.strategy};
+    *p = (ls_parallelism){.shared =
+                              ranks->world && is_in_memory(ls_comm_transport(ranks->world))};
     if (!ranks->world)
-        p->strategy = LS_CFG_STRATEGY_SINGLE;
-    p->shared = ranks->world && is_in_memory(ls_comm_transport(ranks->world));
-    if (p->strategy == LS_CFG_STRATEGY_AUTO)
+        take(p, LS_CFG_STRATEGY_SINGLE);
+    else if (cfg->parallel.strategy == LS_CFG_STRATEGY_AUTO)
         status = choose_auto(cfg, ranks, model, vocab_size, p);
+    else
+        take(p, cfg->parallel.strategy);
     choose_order(p, cfg, ranks->size);
     ls_memory_plan plan = plan_of(p, cfg, ranks, model, vocab_size);
     p->bytes            = plan.total;

@@ -12,6 +12,7 @@
 /* What a run on these ranks will do. */
 typedef struct {
     ls_cfg_strategy strategy; /* never AUTO */
+    bool            shards;   /* a rank holds some rows of each parameter */
     bool    interleaved;      /* each rank computes every size-th micro-batch, else a block */
     bool    shared;           /* all ranks reach one memory */
     bool    canonical;        /* the bits are those of one process */

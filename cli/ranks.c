@@ -87,7 +87,9 @@ static void on_event(void *context, ls_comm_event event, const char *text)
 
 static ls_join_opts join_opts(const ls_config *cfg, const char *fingerprint)
 {
-    static const char *const backends[] = {"auto", "shm", "tcp", "mpi"};
+#define NAME(BACKEND, name) #name,
+    static const char *const backends[] = {LS_BACKEND_LIST(NAME)};
+#undef NAME
 
     return (ls_join_opts){.backend     = backends[cfg->parallel.backend],
                           .algorithm   = (ls_algorithm)cfg->parallel.algorithm,
@@ -97,11 +99,11 @@ static ls_join_opts join_opts(const ls_config *cfg, const char *fingerprint)
                           .event       = on_event};
 }
 
-/* "ddp" and "fsdp" do with one rank what they do with more. */
+/* "ddp" and its like do with one rank what they do with more. */
 static bool takes_own_path(const ls_config *cfg)
 {
-    return cfg->parallel.strategy == LS_CFG_STRATEGY_DDP ||
-           cfg->parallel.strategy == LS_CFG_STRATEGY_FSDP;
+    return cfg->parallel.strategy != LS_CFG_STRATEGY_AUTO &&
+           cfg->parallel.strategy != LS_CFG_STRATEGY_SINGLE;
 }
 
 ls_status ls_ranks_join(const ls_config *cfg, ls_ranks *ranks)

@@ -1,8 +1,6 @@
 /*
  * trainer.c - steps and evaluations.
  */
-#include "cli/trainer.h"
-
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,47 +10,19 @@
 #include "cli/evaluate.h"
 #include "cli/host_data.h"
 #include "cli/model.h"
-#include "cli/parallel.h"
 #include "cli/token_cache.h"
+#include "cli/trainer_impl.h"
 #include "core/clock.h"
-#include "core/exact_sum.h"
-#include "core/shared_parts.h"
-#include "nn/working.h"
 #include "optim/grad_norm.h"
 
-struct ls_trainer {
-    const ls_config *cfg;
-    const ls_ranks  *ranks;
-    ls_dataset       data;
-    ls_shared       *shared; /* where its tokens lie; NULL: in memory of its own */
-    ls_module       *model;
-    ls_named_tensor *parameters;
-    int              n;
-    ls_named_tensor *state; /* these and the buffers */
-    int              n_state;
-    ls_working      *working; /* NULL with param_dtype f32 */
-    ls_optimizer    *optimizer;
-    ls_schedule      schedule;
-    ls_parallelism   parallel;
-    ls_strategy      strategy;
-    ls_tape         *tape;
-    ls_sampler       sampler;
-    ls_trace        *trace;    /* NULL: none */
-    double           accuracy; /* of the last validation, NAN: none */
-    bool             failed;
-
-    ls_stored_tensor *stored; /* the whole state; NULL: not asked for yet */
-    size_t            n_stored;
-    int64_t           resumed_step, resumed_sequence; /* where this process began; 0, 0 */
-};
-
-static ls_status load_data(ls_trainer *t)
+static ls_status load_data(ls_trainer *t, const char *tokenizer)
 {
     ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
     ls_token_store  cache = ls_token_cache(t->cfg);
 
-    opts.store       = &cache;
-    ls_status status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
+    opts.store          = &cache;
+    opts.tokenizer_json = tokenizer;
+    ls_status status    = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
@@ -88,10 +58,10 @@ static ls_status make_model(ls_trainer *t)
 /* Values, of all parameters or of this rank's rows, and what goes with them. */
 static ls_status fill_model(ls_trainer *t)
 {
-    ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
-    ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
+    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n, t->data.tokenizer);
 
-    bool replicas = t->parallel.strategy != LS_CFG_STRATEGY_FSDP; /* which rounds by itself */
+    bool replicas = !t->parallel.shards; /* which rounds by itself */
     if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
         status = ls_working_new(t->parameters, t->n, &t->working);
     if (status)
@@ -122,6 +92,12 @@ static ls_status distribute(ls_trainer *t)
 
 ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
 {
+    return ls_trainer_new_with(cfg, ranks, NULL, trainer);
+}
+
+ls_status ls_trainer_new_with(const ls_config *cfg, const ls_ranks *ranks,
+                              const char *tokenizer, ls_trainer **trainer)
+{
     ls_trainer *t = ls_calloc(1, sizeof *t);
 
     *trainer = NULL;
@@ -132,7 +108,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
-        status = ls_ranks_agree(ranks, load_data(t));
+        status = ls_ranks_agree(ranks, load_data(t, tokenizer));
     if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)
@@ -174,8 +150,7 @@ static int64_t sequences_before(const ls_trainer *t, int64_t done)
     return t->resumed_sequence + (done - t->resumed_step) * t->cfg->batch.global;
 }
 
-/* Forward of micro-batch m of the step after `done` ones: the sum of its tokens' losses. */
-static ls_tensor *micro_loss(ls_trainer *t, int64_t done, int64_t m)
+ls_tensor *ls__trainer_micro_loss(ls_trainer *t, int64_t done, int64_t m)
 {
     const ls_config *cfg    = t->cfg;
     int64_t          first  = m * cfg->batch.micro;
@@ -195,7 +170,7 @@ static ls_status run_micro(ls_trainer *t, int64_t done, int64_t k, int64_t each,
     int64_t m = ls_strategy_micro(&t->strategy, micros, k), forward = ls_now_ns();
 
     ls_strategy_no_sync(&t->strategy, k < each - 1);
-    ls_tensor *l = micro_loss(t, done, m);
+    ls_tensor *l = ls__trainer_micro_loss(t, done, m);
     ls_trace_until_now(t->trace, LS_SPAN_FORWARD, forward, m);
     int64_t   backward = ls_now_ns();
     ls_status status   = ls_backward(t->tape, l);
@@ -215,114 +190,6 @@ static ls_status run_micros(ls_trainer *t, int64_t done, ls_exact_sum *loss)
     for (int64_t k = 0; k < each && !status; k++)
         status = run_micro(t, done, k, each, loss);
     return ls_strategy_finish(&t->strategy, t->tape, status);
-}
-
-/* The search for the culprit: which leaf's gradient is the first that is not finite. */
-typedef struct {
-    const ls_trainer *t;
-    const char       *name;
-} search;
-
-static bool all_finite(const ls_real *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
-}
-
-static const char *name_of(const ls_trainer *t, const ls_tensor *p)
-{
-    for (int i = 0; i < t->n; i++)
-        if (t->parameters[i].tensor == p)
-            return t->parameters[i].name;
-    return "?";
-}
-
-static ls_status look_at_leaf(void *context, ls_tensor *leaf)
-{
-    search *s = context;
-
-    if (!s->name && leaf->grad && !all_finite(ls_tensor_grad(leaf), ls_tensor_numel(leaf)))
-        s->name = name_of(s->t, leaf);
-    ls_tensor_zero_grad(leaf);
-    return LS_OK;
-}
-
-static ls_status blame_parameter(const char *name, int64_t step)
-{
-    if (step == 1)
-        return ls_fail(LS_ENOTFINITE, "step 1: parameter %s is not finite from the start",
-                       name);
-    return ls_fail(LS_ENOTFINITE,
-                   "step %lld: parameter %s is not finite; the update of step %lld made it so",
-                   (long long)step, name, (long long)step - 1);
-}
-
-static ls_status blame_parameters(const ls_trainer *t, int64_t step)
-{
-    for (int i = 0; i < t->n; i++) {
-        const ls_tensor *p = ls_tensor_owned(t->parameters[i].tensor);
-        if (!all_finite(ls_reals(p), ls_tensor_numel(p)))
-            return blame_parameter(t->parameters[i].name, step);
-    }
-    return LS_OK;
-}
-
-static ls_status blame_micro(ls_trainer *t, int64_t done, int64_t m)
-{
-    search     s = {.t = t};
-    ls_tensor *l = micro_loss(t, done, m);
-
-    ls_tape_on_leaf(t->tape, look_at_leaf, &s);
-    ls_status status = ls_backward(t->tape, l);
-    ls_tape_on_leaf(t->tape, NULL, NULL);
-    if (status || (isfinite(ls_item(l)) && !s.name))
-        return status;
-    return ls_fail(LS_ENOTFINITE,
-                   "step %lld, micro-batch %lld: the loss is %g, %s%s; the step was not taken",
-                   (long long)done + 1, (long long)m, fabs(ls_item(l)),
-                   s.name ? "the first gradient that is not finite is that of "
-                          : "gradients are finite",
-                   s.name ? s.name : "");
-}
-
-/* The first of this rank's micro-batches that is not finite; all are computed where forwards
- * are collective. */
-static ls_status blame_micros(ls_trainer *t, int64_t done)
-{
-    int64_t   micros = t->cfg->batch.global / t->cfg->batch.micro;
-    bool      all    = ls_strategy_shards(&t->strategy);
-    char      text[400];
-    ls_status first = LS_OK;
-
-    for (int64_t k = 0; k < micros / t->ranks->size && (all || !first); k++) {
-        ls_status status = blame_micro(t, done, ls_strategy_micro(&t->strategy, micros, k));
-        if (!status || first)
-            continue;
-        first = status;
-        snprintf(text, sizeof text, "%s", ls_error_message());
-    }
-    return first ? ls_fail(first, "%s", text) : LS_OK;
-}
-
-/* The step is a pure function, so it is computed once more, with a look at everything. */
-static ls_status blame(ls_trainer *t, int64_t done)
-{
-    ls_status status = ls_ranks_agree(t->ranks, blame_parameters(t, done + 1));
-
-    for (int i = 0; i < t->n; i++)
-        ls_tensor_zero_grad(
-            t->parameters[i].tensor); /* the step's sum, to which backward would add */
-    if (!status)
-        status = blame_micros(t, done);
-    status = ls_ranks_agree(t->ranks, status);
-    if (status)
-        return status;
-    return ls_fail(
-        LS_ENOTFINITE,
-        "step %lld: the sum of the micro-batches' gradients is not finite, though each is",
-        (long long)done + 1);
 }
 
 /* Losses, signals and failures of all ranks, and their one opinion of the latter two. */
@@ -378,7 +245,7 @@ static ls_status take_step(ls_trainer *t, int caught, ls_step_result *r)
     r->lr        = ls_schedule_lr(&t->schedule, done + 1);
     r->grad_norm = ls_grad_norm(&squares, count);
     if (!isfinite(r->loss) || !isfinite(r->grad_norm))
-        return blame(t, done);
+        return ls__trainer_blame(t, done);
     int64_t start = ls_now_ns();
     ls_optimizer_set_lr(t->optimizer, r->lr);
     ls_optimizer_step(t->optimizer,

@@ -75,6 +75,8 @@ wants() {
 install_build_needs() { needs "${BUILD_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}"; }
 install_test_needs() { needs "${BUILD_NEEDS[@]}" "${TEST_NEEDS[@]}"; wants "${BUILD_WANTS[@]}" "${TEXT_WANTS[@]}" "${TEST_WANTS[@]}"; }
 
+has_mpi() { command -v mpicc && command -v mpiexec; } >/dev/null
+
 # configure PRESET FOLDER [CMAKE OPTIONS]: Ninja where it is found, unless the folder has a generator already.
 configure() {
     local preset=$1 folder=$2 generator=()

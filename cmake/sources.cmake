@@ -1,4 +1,13 @@
 # The library's sources by layer (docs/architecture.md).  Paths start at the top folder.
+
+# Families of which each member is a file, and a line in a list that C reads too (ops.h, optimizer.h, strategy.h, join.h):
+# their folders say who they are.
+file(GLOB LS_OPERATORS RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS autograd/ops/*.c)
+file(GLOB LS_OPTIMIZERS RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS optim/rules/*.c)
+file(GLOB LS_STRATEGIES RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS dist/strategies/*.c)
+file(GLOB LS_TRANSPORTS RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS dist/comm/transport_*.c)
+list(FILTER LS_TRANSPORTS EXCLUDE REGEX "/transport_mpi")
+
 set(LS_SOURCES
   # core
   core/alloc.c
@@ -37,6 +46,7 @@ set(LS_SOURCES
   core/kernels/gather.c
   core/kernels/gemm.c
   core/kernels/gemm_bf16.c
+  core/kernels/gemm_small.c
   ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
@@ -52,33 +62,7 @@ set(LS_SOURCES
   autograd/profile.c
   autograd/recompute.c
   autograd/tape.c
-  # autograd: operators
-  autograd/ops/activation.c
-  autograd/ops/add.c
-  autograd/ops/attention.c
-  autograd/ops/cast.c
-  autograd/ops/concat.c
-  autograd/ops/contiguous.c
-  autograd/ops/cross_entropy.c
-  autograd/ops/dropout.c
-  autograd/ops/embedding.c
-  autograd/ops/head_cross_entropy.c
-  autograd/ops/layernorm.c
-  autograd/ops/linear.c
-  autograd/ops/log_softmax.c
-  autograd/ops/matmul.c
-  autograd/ops/mean.c
-  autograd/ops/mul.c
-  autograd/ops/permute.c
-  autograd/ops/reshape.c
-  autograd/ops/residual.c
-  autograd/ops/rmsnorm.c
-  autograd/ops/rope.c
-  autograd/ops/scale.c
-  autograd/ops/slice.c
-  autograd/ops/softmax.c
-  autograd/ops/sum.c
-  autograd/ops/swiglu.c
+  ${LS_OPERATORS}
   # nn
   nn/attention.c
   nn/block.c
@@ -97,6 +81,7 @@ set(LS_SOURCES
   optim/grad_norm.c
   optim/optimizer.c
   optim/schedule.c
+  ${LS_OPTIMIZERS}
   # data
   data/bpe.c
   data/bpe_train.c
@@ -114,9 +99,12 @@ set(LS_SOURCES
   data/token_format.c
   data/tokenizer.c
   data/tokenizer_json.c
+  data/tokenizer_sections.c
+  data/tokenizer_vocab.c
   data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
+  dist/comm/backend.c
   dist/comm/board.c
   dist/comm/call.c
   dist/comm/collective.c
@@ -154,16 +142,15 @@ set(LS_SOURCES
   dist/comm/rendezvous.c
   dist/comm/rendezvous_guest.c
   dist/comm/rendezvous_host.c
+  dist/comm/rendezvous_listen.c
   dist/comm/rendezvous_pairs.c
   dist/comm/space_shm.c
   dist/comm/space_threads.c
   dist/comm/tcp_connect.c
   dist/comm/tcp_listen.c
-  dist/comm/transport_faulty.c
-  dist/comm/transport_local.c
-  dist/comm/transport_mixed.c
+  ${LS_TRANSPORTS}
   dist/comm/transport_mpi$<$<NOT:$<BOOL:${LS_MPI}>>:_none>.c
-  dist/comm/transport_tcp.c
+  $<$<BOOL:${LS_MPI}>:dist/comm/transport_mpi_process.c>
   dist/comm/tuner.c
   dist/comm/verdict.c
   dist/comm/wait.c
@@ -173,10 +160,12 @@ set(LS_SOURCES
   dist/ddp.c
   dist/fsdp.c
   dist/fsdp_grads.c
+  dist/fsdp_new.c
   dist/fsdp_units.c
   dist/fsdp_whole.c
   dist/shard.c
   dist/strategy.c
+  ${LS_STRATEGIES}
   dist/sync.c
   dist/comm/world.c
   # checkpoint
@@ -184,6 +173,7 @@ set(LS_SOURCES
   checkpoint/chunk_io.c
   checkpoint/atomic_folder.c
   checkpoint/hf_config.c
+  checkpoint/hf_end_of_text.c
   checkpoint/hf_export.c
   checkpoint/hf_import.c
   checkpoint/hf_names.c
@@ -192,10 +182,12 @@ set(LS_SOURCES
   checkpoint/load.c
   checkpoint/manifest.c
   checkpoint/manifest_parse.c
+  checkpoint/manifest_read.c
   checkpoint/params.c
   checkpoint/params_match.c
   checkpoint/rows.c
   checkpoint/save.c
+  checkpoint/save_manifest.c
   checkpoint/save_rank.c
   checkpoint/safetensors.c
   checkpoint/safetensors_dtype.c
@@ -237,6 +229,7 @@ set(LS_CLI_SOURCES
   cli/config_print.c
   cli/config_rules.c
   cli/config_table.c
+  cli/dry_run.c
   cli/evaluate.c
   cli/exit.c
   cli/files.c
@@ -260,6 +253,9 @@ set(LS_CLI_SOURCES
   cli/text_stream.c
   cli/tracing.c
   cli/train.c
+  cli/train_files.c
+  cli/train_hello.c
   cli/train_state.c
   cli/trainer.c
+  cli/trainer_blame.c
 )

@@ -202,6 +202,13 @@ void ls__grads_abandon(ls_fsdp *f);
 ls_tensor *ls__fsdp_before(void *context, ls_module *m, ls_tape *tape, ls_tensor *x);
 ls_tensor *ls__fsdp_after(void *context, ls_module *m, ls_tape *tape, ls_tensor *out);
 
+/* The boundaries of a unit (context), in backward. */
+LS_MUST_CHECK ls_status ls__fsdp_begin_backward(void *context);
+LS_MUST_CHECK ls_status ls__fsdp_end_backward(void *context);
+
+/* The sum of parameter i's gradients is formed on this rank; context is the ls_fsdp. */
+LS_MUST_CHECK ls_status ls__fsdp_done(void *context, int i);
+
 /* A reduce_scatter has arrived; an operation's times go to stats and trace. */
 void                    ls__unit_arrived(ls_unit *u);
 LS_MUST_CHECK ls_status ls__unit_wait(ls_unit *u, ls_work *work, ls_span_kind kind);

@@ -1,8 +1,8 @@
 /*
  * strategy.h - how ranks share a step: what the training loop asks, whoever answers.
  *
- * Three answer: one process, DDP (dist/ddp.h) and FSDP (dist/fsdp.h).  A new one is a file of
- * its own and a row in strategy.c.
+ * Three answer: one process, DDP (dist/ddp.h) and FSDP (dist/fsdp.h).  A new one is a file in
+ * dist/strategies/, a line and a constructor here, and a row in cli/parallel.c.
  *
  *     status = ls_strategy_begin(s, tape);
  *     for each micro-batch of this rank, unless something has failed:
@@ -18,6 +18,12 @@
 #include "dist/ddp.h"
 #include "dist/fsdp.h"
 #include "nn/grad_sum.h"
+
+/* X(STRATEGY, name) for each; name as in parallel.strategy. */
+#define LS_STRATEGY_LIST(X) \
+    X(SINGLE, single)       \
+    X(DDP, ddp)             \
+    X(FSDP, fsdp)
 
 typedef struct ls_strategy_class ls_strategy_class;
 

@@ -1,19 +1,25 @@
 /*
- * optimizer.c - state, and the constants of a step.
- *
- * Constants are worked out in double and rounded once, as PyTorch does for its scalars.
+ * optimizer.c - the state of an optimizer, and who is updated; optim/rules/ say how.
  */
 #include "optim/optimizer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/kernels/adam.h"
+#include "optim/rule_impl.h"
 
-enum { FIRST, SECOND, MOMENTS }; /* kinds of state; SGD has the first alone, or none */
+static const struct {
+    const char          *name;
+    const ls_optim_rule *rule;
+} types[] = {
+#define X(TYPE, name) [LS_OPTIM_##TYPE] = {#name, &ls__optim_##name},
+    LS_OPTIM_LIST(X)
+#undef X
+};
+enum { TYPES = sizeof types / sizeof *types };
 
 struct ls_optimizer {
+    const ls_optim_rule   *rule;
     const ls_named_tensor *parameters;
     int                    n;
     ls_optimizer_opts      opts;
@@ -25,18 +31,31 @@ struct ls_optimizer {
     bool                  *started; /* had a gradient; SGD's momentum begins with the first */
 };
 
-static int kinds_of(const ls_optimizer_opts *o)
+const char *ls_optim_name(ls_optim_type type)
 {
-    if (o->type == LS_OPTIM_SGD)
-        return o->momentum != 0 ? 1 : 0;
-    return MOMENTS;
+    return types[type].name;
 }
 
-static const char *kind_name(const ls_optimizer_opts *o, int kind)
+double ls_optim_usual_decay(ls_optim_type type)
 {
-    if (o->type == LS_OPTIM_SGD)
-        return "momentum";
-    return kind == FIRST ? "exp_avg" : "exp_avg_sq";
+    return types[type].rule->weight_decay;
+}
+
+bool ls_optim_has_momentum(ls_optim_type type)
+{
+    return types[type].rule->has_momentum;
+}
+
+static int kinds_of(const ls_optimizer_opts *o)
+{
+    const ls_optim_rule *rule = types[o->type].rule;
+    int                  n    = 0;
+
+    if (rule->states)
+        return rule->states(o);
+    while (n < LS_OPTIM_MOST_STATES && rule->state[n])
+        n++;
+    return n;
 }
 
 /* State i is sharded as its parameter is. */
@@ -54,7 +73,7 @@ static void take_shape(ls_optimizer *opt, int i)
 static ls_status make_state(ls_optimizer *opt, int i)
 {
     const ls_named_tensor *p = &opt->parameters[i / opt->kinds];
-    char *name = ls_sprintf("%s.%s", kind_name(&opt->opts, i % opt->kinds), p->name);
+    char *name               = ls_sprintf("%s.%s", opt->rule->state[i % opt->kinds], p->name);
 
     opt->tensors[i] = ls_tensor_header(LS_REAL, p->tensor->shape);
     opt->state[i]   = (ls_named_tensor){name, &opt->tensors[i]};
@@ -66,17 +85,28 @@ static ls_status make_state(ls_optimizer *opt, int i)
     return LS_OK;
 }
 
+/* Not an error of its own: a list that could not be made. */
+static ls_status check(const ls_named_tensor *parameters, int n, const ls_optimizer_opts *opts)
+{
+    if (!parameters)
+        return LS_EINVAL;
+    if (!opts || n < 0)
+        return ls_fail(LS_EINVAL, "optimizer: %d parameters%s", n,
+                       opts ? "" : ", options that are NULL");
+    if ((int)opts->type < 0 || (int)opts->type >= TYPES)
+        return ls_fail(LS_EINVAL, "optimizer: %d is the number of no type, there are %d",
+                       (int)opts->type, TYPES);
+    return LS_OK;
+}
+
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
                                const ls_optimizer_opts *opts)
 {
-    if (parameters && (!opts || n < 0)) {
-        ls_fail(LS_EINVAL, "optimizer: %d parameters%s", n,
-                opts ? "" : ", options that are NULL");
-        return NULL;
-    }
-    ls_optimizer *opt = parameters ? ls_calloc(1, sizeof *opt) : NULL;
+    ls_optimizer *opt = check(parameters, n, opts) ? NULL : ls_calloc(1, sizeof *opt);
+
     if (!opt)
         return NULL;
+    opt->rule        = types[opts->type].rule;
     opt->parameters  = parameters;
     opt->n           = n;
     opt->opts        = *opts;
@@ -139,40 +169,22 @@ static ls_real *state_of(ls_optimizer *opt, int i)
     return ls_reals(ls_tensor_owned(&opt->tensors[i]));
 }
 
-static void adam_step(ls_optimizer *opt, int i, double scale)
+static void update(ls_optimizer *opt, int i, double scale)
 {
-    const ls_optimizer_opts *o     = &opt->opts;
-    ls_tensor               *p     = ls_tensor_owned(opt->parameters[i].tensor);
-    double                   decay = decay_of(opt, p), t = (double)opt->steps;
-    ls_adam_args             a = {
-                    .scale = (ls_real)scale,
-                    .decay = o->type == LS_OPTIM_ADAMW ? (ls_real)(1 - o->lr * decay) : 1,
-                    .l2    = o->type == LS_OPTIM_ADAM ? (ls_real)decay : 0,
-                    .one_minus_b1 = (ls_real)(1 - o->beta1),
-                    .b2           = (ls_real)o->beta2,
-                    .one_minus_b2 = (ls_real)(1 - o->beta2),
-                    .step_size    = (ls_real)(o->lr / (1 - pow(o->beta1, t))),
-                    .root_bias2   = (ls_real)sqrt(1 - pow(o->beta2, t)),
-                    .eps          = (ls_real)o->eps,
-    };
+    ls_tensor      *p = ls_tensor_owned(opt->parameters[i].tensor);
+    ls_optim_update u = {.opts  = &opt->opts,
+                         .scale = scale,
+                         .decay = decay_of(opt, p),
+                         .t     = opt->steps,
+                         .first = !opt->started[i],
+                         .p     = ls_reals(p),
+                         .g     = ls_tensor_grad(p),
+                         .n     = ls_tensor_numel(p)};
 
-    ls_k_adam(&a, ls_reals(p), ls_tensor_grad(p), state_of(opt, i * MOMENTS + FIRST),
-              state_of(opt, i * MOMENTS + SECOND), ls_tensor_numel(p));
-}
-
-static void sgd_step(ls_optimizer *opt, int i, double scale)
-{
-    const ls_optimizer_opts *o   = &opt->opts;
-    ls_tensor               *p   = ls_tensor_owned(opt->parameters[i].tensor);
-    ls_real                 *buf = opt->kinds ? state_of(opt, i) : NULL;
-    ls_sgd_args              a   = {.scale    = (ls_real)scale,
-                                    .l2       = (ls_real)decay_of(opt, p),
-                                    .momentum = (ls_real)o->momentum,
-                                    .lr       = (ls_real)o->lr,
-                                    .first    = !opt->started[i]};
-
+    for (int k = 0; k < opt->kinds; k++)
+        u.state[k] = state_of(opt, i * opt->kinds + k);
+    opt->rule->step(&u);
     opt->started[i] = true;
-    ls_k_sgd(&a, ls_reals(p), ls_tensor_grad(p), buf, ls_tensor_numel(p));
 }
 
 /*
@@ -219,15 +231,9 @@ void ls_optimizer_step(ls_optimizer *opt, double scale)
 {
     opt->steps++;
     ls_optimizer_shard_state(opt);
-    for (int i = 0; i < opt->n; i++) {
-        if (!ls_tensor_owned(opt->parameters[i].tensor)->grad)
-            continue;
-        opt->started[i] |= opt->opts.type != LS_OPTIM_SGD;
-        if (opt->opts.type == LS_OPTIM_SGD)
-            sgd_step(opt, i, scale);
-        else
-            adam_step(opt, i, scale);
-    }
+    for (int i = 0; i < opt->n; i++)
+        if (ls_tensor_owned(opt->parameters[i].tensor)->grad)
+            update(opt, i, scale);
 }
 
 const ls_named_tensor *ls_optimizer_state(const ls_optimizer *opt, int *n)

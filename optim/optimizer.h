@@ -18,7 +18,20 @@
 
 typedef struct ls_optimizer ls_optimizer;
 
-typedef enum { LS_OPTIM_ADAMW, LS_OPTIM_ADAM, LS_OPTIM_SGD } ls_optim_type;
+/*
+ * X(TYPE, name) for each optimizer; name as in optim.type.  A new one is a line here and a file
+ * in optim/rules/.
+ */
+#define LS_OPTIM_LIST(X) \
+    X(ADAMW, adamw)      \
+    X(ADAM, adam)        \
+    X(SGD, sgd)
+
+typedef enum {
+#define X(TYPE, name) LS_OPTIM_##TYPE,
+    LS_OPTIM_LIST(X)
+#undef X
+} ls_optim_type;
 
 /* No field has a default: a beta of 0 is 0. */
 typedef struct {
@@ -31,9 +44,8 @@ typedef struct {
 
 /*
  * State for these parameters, zeroed (their own values are not looked at); the list is borrowed
- * and must outlive the optimizer.  NULL: out of memory, options that are NULL or
- * n < 0 (EINVAL), or a list that is NULL, so that a
- * failed ls_module_list() may be handed on.
+ * and must outlive the optimizer.  NULL: out of memory, options that are NULL or of no type, or
+ * n < 0 (EINVAL), or a list that is NULL, so that a failed ls_module_list() may be handed on.
  */
 ls_optimizer *ls_optimizer_new(const ls_named_tensor *parameters, int n,
                                const ls_optimizer_opts *opts);
@@ -73,5 +85,10 @@ bool ls_optimizer_has_started(const ls_optimizer *opt, int i);
 
 /* Bytes of state that these options ask for. */
 int64_t ls_optimizer_state_bytes(const ls_optimizer_opts *opts, int64_t parameter_elements);
+
+/* Of a type: its name, the weight decay that it usually has, and whether momentum is for it. */
+const char *ls_optim_name(ls_optim_type type);
+double      ls_optim_usual_decay(ls_optim_type type);
+bool        ls_optim_has_momentum(ls_optim_type type);
 
 #endif

@@ -13,8 +13,6 @@ cd "$(dirname "$0")/.."
 # shellcheck source=cmake/needs.sh
 . cmake/needs.sh
 
-has_mpi() { command -v mpicc && command -v mpiexec; } >/dev/null
-
 has_module() { "$LOCKSTEP_PYTHON" -c "import $1" 2>/dev/null; }
 
 may_pip() { [ "${LOCKSTEP_NO_INSTALL:-}" != 1 ] || [ "${LOCKSTEP_REQUIRE_REFERENCES:-}" = 1 ]; }

@@ -165,8 +165,9 @@ static ls_operation operation(ls_comm *comm, const ls_call *call, const ls_descr
                           .counted   = did};
 }
 
-ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
-                           ls_record *record)
+/* Runs what the caller holds the right to (busy). */
+static ls_status execute(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
+                         ls_record *record)
 {
     ls_comm_counters did   = {0};
     int64_t          start = ls_now_ns();
@@ -225,7 +226,7 @@ static void run_work(ls_comm *comm, ls_work *w)
     int64_t cpu = ls_thread_cpu_ns();
 
     w->times.began = ls_now_ns();
-    w->status      = ls__comm_execute(comm, &w->call, &w->what, w->record);
+    w->status      = execute(comm, &w->call, &w->what, w->record);
     w->times.ended = ls_now_ns();
     w->times.cpu   = ls_thread_cpu_ns() - cpu;
     if (w->status)
@@ -379,7 +380,7 @@ ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_collective kind
     comm->busy = true;
     number(comm, call, kind, &what, &record);
     pthread_mutex_unlock(&comm->lock);
-    ls_status status = ls__comm_execute(comm, call, &what, record);
+    ls_status status = execute(comm, call, &what, record);
     pthread_mutex_lock(&comm->lock);
     comm->busy = false;
     pthread_cond_broadcast(&comm->changed); /* to the worker, or a thread in explain */
@@ -413,7 +414,7 @@ ls_status ls_comm_explain(ls_comm *comm, const ls_call *call, char *text, size_t
     comm->busy = true;
     number(comm, &barrier, LS_BARRIER, &what, &record);
     pthread_mutex_unlock(&comm->lock);
-    status          = ls__comm_execute(comm, &barrier, &what, record);
+    status          = execute(comm, &barrier, &what, record);
     ls_operation op = operation(comm, &barrier, &what, &did);
     if (!status)
         status = ls__comm_explain(comm, &op, call, text, size);

@@ -49,10 +49,6 @@ struct ls_comm {
 /* As ls_comm_run(), shown to the others as `kind`. */
 LS_MUST_CHECK ls_status ls__comm_run_as(ls_comm *comm, const ls_call *call, ls_collective kind);
 
-/* Runs what the caller holds the right to (busy). */
-ls_status ls__comm_execute(ls_comm *comm, const ls_call *call, const ls_descriptor *what,
-                           ls_record *record);
-
 /* For a failure of this rank alone, with its message, while others wait for it in an operation
  * of the group: fails the group.  Returns status. */
 ls_status ls__comm_give_up(ls_comm *comm, ls_status status, const char *what);

@@ -19,14 +19,15 @@
 #include "dist/comm/wait.h"
 
 typedef struct {
-    _Atomic int    groups; /* that hold it */
-    pid_t          pid;
-    int            rank, world;
-    ls_join_opts   opts;
-    ls_control    *control;     /* NULL: under MPI */
-    ls_space      *space;       /* of the heap; never NULL */
-    bool          *is_local;    /* [world]: shares this rank's space */
-    char           address[64]; /* to listen on; "": nobody has to be reached by TCP */
+    _Atomic int              groups; /* that hold it */
+    pid_t                    pid;
+    int                      rank, world;
+    ls_join_opts             opts;
+    const struct ls_backend *backend;
+    ls_control              *control; /* NULL: the backend's launcher has brought us together */
+    ls_space                *space;   /* of the heap; never NULL */
+    bool                    *is_local; /* [world]: shares this rank's space */
+    char           address[64];        /* to listen on; "": nobody has to be reached by TCP */
     ls_wait_policy policy;
     ls_recorder   *recorder, *own_recorder;
     FILE          *log;      /* LOCKSTEP_COMM_LOG */

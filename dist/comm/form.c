@@ -3,14 +3,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/alloc.h"
-#include "dist/comm/endpoint.h"
+#include "dist/comm/backend_impl.h"
 #include "dist/comm/transport_faulty.h"
 #include "dist/comm/transport_local.h"
 #include "dist/comm/transport_mixed.h"
-#include "dist/comm/transport_mpi.h"
 
 static int local_members(const ls_forming *f)
 {
@@ -21,9 +19,9 @@ static int local_members(const ls_forming *f)
     return n;
 }
 
-static bool needs_tcp(const ls_forming *f)
+static bool reaches_out(const ls_forming *f)
 {
-    return f->home->control && local_members(f) < f->size;
+    return f->home->backend->connect && local_members(f) < f->size;
 }
 
 static ls_status make_block(ls_forming *f)
@@ -39,23 +37,6 @@ static ls_status make_block(ls_forming *f)
     return f->block ? LS_OK : LS_ENOMEM;
 }
 
-static ls_status listen_for_group(ls_forming *f)
-{
-    ls_endpoint *home = f->home;
-
-    if (!needs_tcp(f))
-        return LS_OK;
-    if (getrandom(f->mine.token, sizeof f->mine.token, 0) != (ssize_t)sizeof f->mine.token)
-        return ls_fail(LS_EIO, "getrandom gives no bytes");
-    ls_status status =
-        ls_tcp_listen(home->address, home->opts.ports[0], home->opts.ports[1], &f->listener);
-    if (status)
-        return status;
-    memcpy(f->mine.address, f->listener.address, sizeof f->mine.address);
-    f->mine.port = f->listener.port;
-    return LS_OK;
-}
-
 void ls__form_drop(ls_forming *f)
 {
     f->home->space->ops->release(f->home->space, f->block);
@@ -69,8 +50,8 @@ ls_status ls__form_begin(ls_forming *f)
     f->listener      = (ls_tcp_listener){.fd = -1};
     f->mine          = (ls_contact){.tag = atomic_load(&f->home->next_tag)};
     ls_status status = make_block(f);
-    if (!status)
-        status = listen_for_group(f);
+    if (!status && f->home->backend->offer && reaches_out(f))
+        status = f->home->backend->offer(f);
     f->mine.failed = status != LS_OK;
     if (status)
         ls__form_drop(f);
@@ -100,37 +81,6 @@ static ls_status form_local(ls_forming *f, const ls_contact *all, ls_transport *
     return status;
 }
 
-static ls_status form_tcp(ls_forming *f, const ls_contact *all, int64_t deadline,
-                          ls_transport **t)
-{
-    ls_tcp_peer *peers = ls_calloc((size_t)f->size, sizeof *peers);
-
-    if (!peers)
-        return LS_ENOMEM;
-    for (int r = 0; r < f->size; r++) {
-        memcpy(peers[r].address, all[r].address, sizeof peers[r].address);
-        memcpy(peers[r].token, all[r].token, sizeof peers[r].token);
-        peers[r].port    = all[r].port;
-        peers[r].needed  = r != f->rank && !f->home->is_local[f->members[r]];
-        peers[r].control = ls_control_socket(f->home->control, f->members[r]);
-    }
-    ls_tcp_listener listener = f->listener;
-    f->listener.fd           = -1;
-    ls_status status = ls_transport_tcp(&listener, f->id, f->rank, f->size, peers, deadline, t);
-    free(peers);
-    return status;
-}
-
-static ls_status form_mpi(ls_forming *f, const ls_contact *all, ls_transport **t)
-{
-    int tag = 0;
-
-    for (int r = 0; r < f->size; r++)
-        tag = all[r].tag > tag ? all[r].tag : tag;
-    atomic_store(&f->home->next_tag, tag + 1);
-    return ls_transport_mpi(f->members, f->rank, f->size, tag, 0, t);
-}
-
 static ls_status form_mixed(ls_forming *f, ls_transport *near, ls_transport *far,
                             ls_transport **t)
 {
@@ -154,12 +104,10 @@ static ls_status form_parts(ls_forming *f, const ls_contact *all, int64_t deadli
     ls_transport *near = NULL, *far = NULL;
     ls_status     status = LS_OK;
 
-    if (!f->home->control)
-        return form_mpi(f, all, t);
     if (f->block)
         status = form_local(f, all, &near);
-    if (!status && needs_tcp(f))
-        status = form_tcp(f, all, deadline, &far);
+    if (!status && (reaches_out(f) || !near))
+        status = f->home->backend->connect(f, all, deadline, &far);
     if (status) {
         if (near)
             near->ops->close(near);

@@ -19,8 +19,8 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/host.h"
+#include "dist/comm/backend_impl.h"
 #include "dist/comm/comm_impl.h"
-#include "dist/comm/transport_mpi.h"
 
 /* ---- who this rank is ---- */
 
@@ -34,16 +34,6 @@ void ls__identity(char *identity, size_t size)
         snprintf(identity, size, "boot %s", boot);
     else
         snprintf(identity, size, "process %ld", (long)getpid()); /* shares with nobody */
-}
-
-static bool backend_is(const ls_join_opts *o, const char *name)
-{
-    return o->backend && !strcmp(o->backend, name);
-}
-
-static bool wants_sharing(const ls_join_opts *o)
-{
-    return !backend_is(o, "tcp") && !backend_is(o, "mpi");
 }
 
 static ls_hello introduce(const ls_join_opts *o)
@@ -89,90 +79,12 @@ static ls_status check_agreement(const ls_join_opts *o, const ls_hello *all)
 
 static ls_status check_opts(const ls_join_opts *o)
 {
-    static const char *const backends[] = {"auto", "shm", "tcp", "threads", "mpi"};
-    bool                     known      = !o->backend;
-
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        known = known || backend_is(o, backends[i]);
-    if (!known)
-        return ls_fail(LS_ECONFIG, "no such backend: \"%s\"", o->backend);
     if (o->world < 1 || o->rank < 0 || o->rank >= o->world)
         return ls_fail(LS_ECONFIG, "rank %d of a world of %d", o->rank, o->world);
     if (!ls_algorithm_fits(o->algorithm, o->world))
         return ls_fail(LS_ECONFIG, "algorithm halving needs a power of two, not %d ranks",
                        o->world);
     return LS_OK;
-}
-
-/* ---- memory ---- */
-
-static ls_status share_by_threads(ls_endpoint *home)
-{
-    for (int r = 0; r < home->world; r++)
-        home->is_local[r] = true;
-    return ls_space_threads(&home->space);
-}
-
-/* Nothing is shared: the heap is ordinary memory. */
-static ls_status share_nothing(ls_endpoint *home)
-{
-    home->is_local[home->rank] = true;
-    return ls_space_threads(&home->space);
-}
-
-static ls_status pass_files(ls_endpoint *home, const bool *wanted, int64_t deadline)
-{
-    int  own = -1;
-    int *fds = ls_calloc((size_t)home->world, sizeof *fds);
-
-    ls_status status = fds ? ls_space_shm_file(&own) : LS_ENOMEM;
-    if (!status)
-        status = ls_control_pass(home->control, own, wanted, fds, deadline);
-    if (status) {
-        if (own >= 0)
-            close(own);
-    } else {
-        for (int r = 0; r < home->world; r++)
-            home->is_local[r] = r == home->rank || fds[r] >= 0;
-        status = ls_space_shm(home->rank, home->world, own, fds, &home->space);
-    }
-    free(fds);
-    return status;
-}
-
-static ls_status share_by_files(ls_endpoint *home, const ls_hello *all, int64_t deadline)
-{
-    bool *wanted = ls_calloc((size_t)home->world, sizeof *wanted);
-
-    if (!wanted)
-        return LS_ENOMEM;
-    for (int r = 0; r < home->world; r++)
-        wanted[r] = r != home->rank && !strcmp(all[r].identity, all[home->rank].identity);
-    ls_status status = pass_files(home, wanted, deadline);
-    free(wanted);
-    return status;
-}
-
-/* "shm" asked for means shm: all ranks must share. */
-static ls_status check_sharing(const ls_endpoint *home, const ls_hello *all)
-{
-    for (int r = 0; backend_is(&home->opts, "shm") && r < home->world; r++)
-        if (!home->is_local[r])
-            return ls_fail(
-                LS_ECONFIG,
-                "backend shm: rank %d (host %s) shares no memory with rank %d (host %s)",
-                home->rank, all[home->rank].host, r, all[r].host);
-    return LS_OK;
-}
-
-static ls_status share_memory(ls_endpoint *home, const ls_hello *all, int64_t deadline)
-{
-    if (backend_is(&home->opts, "threads"))
-        return share_by_threads(home);
-    if (!wants_sharing(&home->opts))
-        return share_nothing(home);
-    ls_status status = share_by_files(home, all, deadline);
-    return status ? status : check_sharing(home, all);
 }
 
 /* ---- where to listen ---- */
@@ -255,6 +167,7 @@ static ls_status new_endpoint(const ls_join_opts *o, ls_endpoint **out)
     home->rank     = o->rank;
     home->world    = o->world;
     home->opts     = *o;
+    home->backend  = ls__backend_find(o->backend);
     home->next_tag = 1;
     home->is_local = ls_calloc((size_t)o->world, sizeof *home->is_local);
     if (o->board)
@@ -348,7 +261,7 @@ static ls_status join_world(ls_endpoint *home, ls_hello *all, int *members, ls_c
 
     ls_status status = say_hello(home, &mine, all, deadline);
     if (!status)
-        status = share_memory(home, all, deadline);
+        status = home->backend->share(home, all, deadline);
     if (status)
         return status;
     find_address(home);
@@ -362,7 +275,8 @@ static ls_status join_world(ls_endpoint *home, ls_hello *all, int *members, ls_c
     return status;
 }
 
-static ls_status join_mpi(ls_endpoint *home, int *members, ls_comm **world)
+/* Where a launcher of its own has brought the ranks together: no hello, no control. */
+static ls_status join_started(ls_endpoint *home, int *members, ls_comm **world)
 {
     ls_transport *t = NULL;
     ls_forming    f = {.home    = home,
@@ -376,7 +290,7 @@ static ls_status join_mpi(ls_endpoint *home, int *members, ls_comm **world)
     if (!status && !contacts)
         status = LS_ENOMEM;
     if (!status)
-        status = share_nothing(home);
+        status = home->backend->share(home, NULL, 0);
     for (int r = 0; r < home->world && !status; r++)
         contacts[r].tag = LS_WORLD_ID;
     if (!status)
@@ -403,7 +317,7 @@ static ls_status join(ls_endpoint *home, ls_comm **world)
     home->policy.context = home;
     if (!status)
         status = home->control ? join_world(home, all, members, world)
-                               : join_mpi(home, members, world);
+                               : join_started(home, members, world);
     free(members);
     free(all);
     return status;
@@ -418,13 +332,16 @@ static void close_sockets(const ls_join_opts *o)
 
 ls_status ls_join(const ls_join_opts *opts, ls_comm **world)
 {
-    ls_join_opts o      = *opts;
-    ls_endpoint *home   = NULL;
-    ls_status    status = LS_OK;
+    ls_join_opts      o       = *opts;
+    ls_endpoint      *home    = NULL;
+    ls_status         status  = LS_OK;
+    const ls_backend *backend = ls__backend_find(o.backend);
 
     *world = NULL;
-    if (backend_is(&o, "mpi"))
-        status = ls_mpi_start(&o.rank, &o.world);
+    if (!backend)
+        status = ls_fail(LS_ECONFIG, "no such backend: \"%s\"", o.backend);
+    else if (backend->start)
+        status = backend->start(&o.rank, &o.world);
     if (!status)
         status = check_opts(&o);
     if (!status)
@@ -435,7 +352,7 @@ ls_status ls_join(const ls_join_opts *opts, ls_comm **world)
             ls_board_free(o.board);
         return status;
     }
-    if (!backend_is(&o, "mpi"))
+    if (!home->backend->start)
         status = ls_control_new(o.rank, o.world, o.control, o.board, &home->control);
     home->opts.control = NULL; /* taken */
     if (!status)

@@ -15,6 +15,17 @@ typedef struct ls_board ls_board; /* board.h */
 
 typedef enum { LS_EVENT_WARNING, LS_EVENT_FAILURE } ls_comm_event;
 
+/*
+ * X(BACKEND, name) for the ways in which bytes move between processes; name as in
+ * ls_join_opts.  AUTO is shared memory where ranks have it, else TCP.  backend_impl.h says what
+ * one is.
+ */
+#define LS_BACKEND_LIST(X) \
+    X(AUTO, auto)          \
+    X(SHM, shm)            \
+    X(TCP, tcp)            \
+    X(MPI, mpi)
+
 /* Zero is the default of every member but rank, world and control. */
 typedef struct {
     int rank, world;
@@ -22,8 +33,8 @@ typedef struct {
         *control; /* [world] connected stream sockets, Unix or TCP; own entry ignored; taken */
     ls_board    *board;       /* the job's, borrowed until the world is freed; NULL: none */
     bool         board_taken; /* it is freed with the world, in failure too */
-    const char  *backend; /* "auto" (NULL): shm where memory is shared, else tcp; "shm", "tcp";
-                             "threads": ranks are  threads of this process */
+    const char  *backend; /* of LS_BACKEND_LIST, NULL is "auto"; or "threads": ranks are threads
+                             of this process */
     ls_algorithm algorithm; /* forced for all operations that have it; AUTO chooses */
     bool         fast;      /* determinism "fast": AUTO may choose the ring */
     double timeout_s; /* of every wait; 0: 60.  Late ranks are named after a third of it. */

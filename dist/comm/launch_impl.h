@@ -50,9 +50,7 @@ typedef struct {
     int       error; /* errno that ended it; 0: none.  Text is thrown away then. */
 } ls__sink;
 
-void          ls__sink_add(ls__sink *s, const char *bytes, size_t n);
-void          ls__sink_flush(ls__sink *s); /* as much as goes without waiting */
-bool          ls__sink_busy(const ls__sink *s);
+void          ls__sink_flush(ls__sink *s);      /* as much as goes without waiting */
 struct pollfd ls__sink_poll(const ls__sink *s); /* for room, while it is busy */
 bool          ls__sink_full(const ls__sink *s); /* no more should be read for it now */
 void          ls__sink_free(ls__sink *s);
@@ -177,9 +175,6 @@ typedef struct {
 /* One attempt, with signals caught and the guardian there. */
 LS_MUST_CHECK ls_status ls__attempt(ls__place *place, ls__outputs *outputs,
                                     ls__outcome *outcome);
-
-/* 128 + signal, or what it exited with. */
-int ls__exit_status(int wait_status);
 
 /* "rank 2 (pid 123) was killed by signal 9 (Killed)" */
 void ls__outcome_text(const ls__outcome *o, char *text, size_t size);

@@ -68,7 +68,8 @@ typedef struct {
     int64_t        stopped_at, failed_at; /* ls_now_ns() */
 } job;
 
-int ls__exit_status(int wait_status)
+/* 128 + signal, or what it exited with. */
+static int exit_status(int wait_status)
 {
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
@@ -157,7 +158,7 @@ static void kill_groups(job *j)
 /* Whether a rank that ended so has failed; not by the stop signal that it was sent. */
 static bool has_failed(const job *j, int how)
 {
-    int status = ls__exit_status(how);
+    int status = exit_status(how);
 
     return status && !(j->outcome->stopped && status == 128 + j->outcome->stopped);
 }
@@ -169,7 +170,7 @@ static void note_end(job *j, int i, int how)
     r->ended = true;
     j->alive--;
     ls_board_ended(j->board, world_rank(j, i), how);
-    if (j->outcome->stopped && ls__exit_status(how) == 128 + j->outcome->stopped)
+    if (j->outcome->stopped && exit_status(how) == 128 + j->outcome->stopped)
         j->outcome->status = 128 + j->outcome->stopped;
 }
 
@@ -182,7 +183,7 @@ static void fail(job *j, int i, int how)
     o->rank      = world_rank(j, i);
     o->pid       = j->ranks[i].pid;
     o->how       = how;
-    o->status    = o->stopped ? 128 + o->stopped : ls__exit_status(how);
+    o->status    = o->stopped ? 128 + o->stopped : exit_status(how);
     j->failed_at = ls_now_ns();
     if (j->stage == RUNNING)
         enter(j, HEARING, HEARING_MS);
@@ -432,7 +433,7 @@ static void print_records(job *j)
     char              *text  = NULL, *at, *line;
     size_t             bytes = 0;
 
-    if (o->rank < 0 || o->stopped || ls__exit_status(o->how) <= 128 ||
+    if (o->rank < 0 || o->stopped || exit_status(o->how) <= 128 ||
         !ls_recorder_last(ls_board_recorder(j->board, o->rank), &any))
         return;
     FILE *memory = open_memstream(&text, &bytes);

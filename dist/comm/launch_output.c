@@ -40,7 +40,7 @@ static void empty(ls_strbuf *t)
     t->used = 0;
 }
 
-void ls__sink_add(ls__sink *s, const char *bytes, size_t n)
+static void sink_add(ls__sink *s, const char *bytes, size_t n)
 {
     if (s->error)
         return;
@@ -54,7 +54,7 @@ void ls__sink_add(ls__sink *s, const char *bytes, size_t n)
         give_up(s, ENOMEM);
 }
 
-bool ls__sink_busy(const ls__sink *s)
+static bool sink_busy(const ls__sink *s)
 {
     return !s->error && s->sent < s->pending.used;
 }
@@ -75,7 +75,7 @@ void ls__sink_flush(ls__sink *s)
 {
     size_t most = piece(s->fd);
 
-    while (ls__sink_busy(s)) {
+    while (sink_busy(s)) {
         struct pollfd ready = {.fd = s->fd, .events = POLLOUT};
         size_t        left  = s->pending.used - s->sent;
         if (poll(&ready, 1, 0) <= 0)
@@ -96,7 +96,7 @@ void ls__sink_flush(ls__sink *s)
 
 struct pollfd ls__sink_poll(const ls__sink *s)
 {
-    return (struct pollfd){.fd = ls__sink_busy(s) ? s->fd : -1, .events = POLLOUT};
+    return (struct pollfd){.fd = sink_busy(s) ? s->fd : -1, .events = POLLOUT};
 }
 
 void ls__sink_free(ls__sink *s)
@@ -107,9 +107,9 @@ void ls__sink_free(ls__sink *s)
 /* What is held and these bytes, as a line or the end of one. */
 static void put_line(ls__stream *s, const char *bytes, size_t n)
 {
-    ls__sink_add(s->to, s->prefix, strlen(s->prefix));
-    ls__sink_add(s->to, s->held.data, s->held.used);
-    ls__sink_add(s->to, bytes, n);
+    sink_add(s->to, s->prefix, strlen(s->prefix));
+    sink_add(s->to, s->held.data, s->held.used);
+    sink_add(s->to, bytes, n);
     empty(&s->held);
 }
 
@@ -171,8 +171,8 @@ void ls__say(ls__sink *to, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    ls__sink_add(to, line, strlen(line));
-    ls__sink_add(to, "\n", 1);
+    sink_add(to, line, strlen(line));
+    sink_add(to, "\n", 1);
 }
 
 int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals)
@@ -182,7 +182,7 @@ int ls__outputs_finish(ls__outputs *outputs, const ls__signals *signals)
     while (true) {
         ls__sink_flush(&outputs->sinks[0]);
         ls__sink_flush(&outputs->sinks[1]);
-        if (!ls__sink_busy(&outputs->sinks[0]) && !ls__sink_busy(&outputs->sinks[1]))
+        if (!sink_busy(&outputs->sinks[0]) && !sink_busy(&outputs->sinks[1]))
             return 0;
         struct pollfd p[] = {ls__sink_poll(&outputs->sinks[0]),
                              ls__sink_poll(&outputs->sinks[1]),

@@ -2,7 +2,8 @@
  * rendezvous_impl.h - what the files of the rendezvous share.
  *
  *     rendezvous.c         which way, and the order of things
- *     rendezvous_host.c    rank 0: listens, lets in who proves itself, hands out the table
+ *     rendezvous_host.c    rank 0: lets in who proves itself, hands out the table
+ *     rendezvous_listen.c  where rank 0 listens
  *     rendezvous_guest.c   the others: find rank 0
  *     rendezvous_pairs.c   everybody connects to everybody
  *     handshake.c          messages and proofs
@@ -86,6 +87,9 @@ typedef struct {
 LS_MUST_CHECK ls_status ls__flows(ls__flow *flows, int n, int64_t deadline, int *which);
 
 /* ---- the others ---- */
+
+/* Rank 0's socket, and the numeric address at which it is reached; "" for a Unix socket. */
+LS_MUST_CHECK ls_status ls__host_listen(ls__meeting *m, int *listener, char route[64]);
 
 LS_MUST_CHECK ls_status ls__host_meet(ls__meeting *m);
 LS_MUST_CHECK ls_status ls__guest_meet(ls__meeting *m);

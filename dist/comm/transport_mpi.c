@@ -16,15 +16,10 @@
  * eighth of the time that nothing has moved, up to two milliseconds.  Where the peer has come
  * it looks all the time, for ten milliseconds: many an MPI moves bytes only while both sides
  * look.
- *
- * A request that is under way when its transport is closed cannot always be taken back (a send
- * whose receiver refused).  Its half (below) is then kept until MPI has let go of it, or ends.
  */
-#include "dist/comm/transport_mpi.h"
+#include "dist/comm/transport_mpi_impl.h"
 
 #include <limits.h>
-#include <mpi.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,33 +29,11 @@
 #include "core/clock.h"
 
 enum {
-    SMALL          = 8192,     /* bytes of payload that travel with their header */
     PIECE          = 1 << 20,  /* bytes, unless asked otherwise */
-    UNDER_WAY      = 2,        /* pieces of a direction */
     YIELD_NS       = 200000,   /* time without movement before naps begin */
     FLOW_NS        = 10000000, /* ... where the peer is known to be there */
     LONGEST_NAP_NS = 2000000,  /* of a rank that waits for a late one */
     LET_GO_NS      = 100000000 /* given to MPI when an exchange is given up */
-};
-
-typedef enum { IDLE, FIRST, PIECES } stage;
-
-/* One direction of an exchange. */
-typedef struct half half;
-struct half {
-    half       *next; /* among the abandoned */
-    MPI_Request requests[UNDER_WAY];
-    stage       stage;
-    bool        sends;
-    int         peer;
-    const char *from; /* the caller's buffer, of a half that sends */
-    char       *to;   /* ... and of one that receives */
-    size_t      bytes, posted, finished;
-    ls_header   own; /* what this rank expects, of a half that receives */
-    struct {
-        ls_header     header;
-        unsigned char payload[SMALL];
-    } first; /* as it travels */
 };
 
 /* Exchanges with a peer in the operation that is on. */
@@ -70,84 +43,63 @@ typedef struct {
 } steps;
 
 typedef struct {
-    ls_transport base;
-    int          tag;
-    int         *members; /* [size] */
-    steps       *steps;   /* [2 * size]: sent to, received from */
-    size_t       small, piece;
-    half        *out, *in;
-    int64_t      moved_at; /* ls_now_ns() */
-    atomic_bool  woken;
+    ls_transport  base;
+    int           tag;
+    int          *members; /* [size] */
+    steps        *steps;   /* [2 * size]: sent to, received from */
+    size_t        small, piece;
+    ls__mpi_half *out, *in;
+    int64_t       moved_at; /* ls_now_ns() */
+    atomic_bool   woken;
 } mpi_transport;
-
-/* The library's one variable besides its allocator's, because MPI is one per process. */
-static struct {
-    pthread_mutex_t lock;  /* of start, end, and the abandoned */
-    pthread_mutex_t calls; /* held in every call where MPI wants one thread at a time */
-    bool            started, ours, serial;
-    MPI_Comm        comm;
-    int             rank, world, largest_tag;
-    half           *abandoned;
-} mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .calls = PTHREAD_MUTEX_INITIALIZER};
-
-static void enter(void)
-{
-    if (mpi.serial)
-        pthread_mutex_lock(&mpi.calls);
-}
-
-static void leave(void)
-{
-    if (mpi.serial)
-        pthread_mutex_unlock(&mpi.calls);
-}
 
 static ls_status mpi_fail(int code, const char *call, int peer)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int  length                         = 0;
 
-    enter();
+    ls__mpi_enter();
     MPI_Error_string(code, text, &length);
-    leave();
+    ls__mpi_leave();
     return ls_fail(LS_EIO, "%s, rank %d: %s", call, peer, text);
 }
 
 /* --- requests ----------------------------------------------------------------------------- */
 
-static ls_status post_send(const mpi_transport *t, const half *h, const void *data,
+static ls_status post_send(const mpi_transport *t, const ls__mpi_half *h, const void *data,
                            size_t bytes, MPI_Request *request)
 {
     int code, to = t->members[h->peer];
 
-    enter();
-    code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, t->tag, mpi.comm, request);
-    leave();
+    ls__mpi_enter();
+    code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, t->tag, ls__mpi.comm, request);
+    ls__mpi_leave();
     return code == MPI_SUCCESS ? LS_OK : mpi_fail(code, "MPI_Isend", h->peer);
 }
 
-static ls_status post_receive(const mpi_transport *t, const half *h, void *data, size_t bytes,
-                              MPI_Request *request)
+static ls_status post_receive(const mpi_transport *t, const ls__mpi_half *h, void *data,
+                              size_t bytes, MPI_Request *request)
 {
     int code, from = t->members[h->peer];
 
-    enter();
-    code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, t->tag, mpi.comm, request);
-    leave();
+    ls__mpi_enter();
+    code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, t->tag, ls__mpi.comm, request);
+    ls__mpi_leave();
     return code == MPI_SUCCESS ? LS_OK : mpi_fail(code, "MPI_Irecv", h->peer);
 }
 
 /* *received: bytes, of a receive that is complete. */
-static ls_status test(const half *h, MPI_Request *request, bool *complete, int *received)
+static ls_status test(const ls__mpi_half *h, MPI_Request *request, bool *complete,
+                      int *received)
 {
     MPI_Status status;
     int        flag = 0, code;
 
-    enter();
+    ls__mpi_enter();
     code = MPI_Test(request, &flag, &status);
     if (code == MPI_SUCCESS && flag && !h->sends)
         code = MPI_Get_count(&status, MPI_BYTE, received);
-    leave();
+    ls__mpi_leave();
     *complete = flag;
     return code == MPI_SUCCESS ? LS_OK : mpi_fail(code, "MPI_Test", h->peer);
 }
@@ -160,19 +112,19 @@ static bool has_ended(MPI_Request request)
 
     if (request == MPI_REQUEST_NULL)
         return false;
-    enter();
+    ls__mpi_enter();
     MPI_Request_get_status(request, &flag, &status);
-    leave();
+    ls__mpi_leave();
     return flag;
 }
 
 /* --- one direction ------------------------------------------------------------------------ */
 
-static half *half_new(bool sends)
+static ls__mpi_half *half_new(bool sends)
 {
-    half *h = ls_calloc(1, sizeof *h);
+    ls__mpi_half *h = ls_calloc(1, sizeof *h);
 
-    for (int i = 0; h && i < UNDER_WAY; i++)
+    for (int i = 0; h && i < LS__MPI_UNDER_WAY; i++)
         h->requests[i] = MPI_REQUEST_NULL;
     if (h)
         h->sends = sends;
@@ -180,17 +132,17 @@ static half *half_new(bool sends)
 }
 
 /* Pieces end in the order in which they are posted. */
-static MPI_Request *request_of(mpi_transport *t, half *h, size_t offset)
+static MPI_Request *request_of(mpi_transport *t, ls__mpi_half *h, size_t offset)
 {
-    return &h->requests[offset / t->piece % UNDER_WAY];
+    return &h->requests[offset / t->piece % LS__MPI_UNDER_WAY];
 }
 
-static size_t piece_at(const mpi_transport *t, const half *h, size_t offset)
+static size_t piece_at(const mpi_transport *t, const ls__mpi_half *h, size_t offset)
 {
     return h->bytes - offset < t->piece ? h->bytes - offset : t->piece;
 }
 
-static ls_status post_piece(mpi_transport *t, half *h)
+static ls_status post_piece(mpi_transport *t, ls__mpi_half *h)
 {
     MPI_Request *request = request_of(t, h, h->posted);
     size_t       bytes = piece_at(t, h, h->posted), at = h->posted;
@@ -200,16 +152,17 @@ static ls_status post_piece(mpi_transport *t, half *h)
                     : post_receive(t, h, h->to + at, bytes, request);
 }
 
-static ls_status post_pieces(mpi_transport *t, half *h)
+static ls_status post_pieces(mpi_transport *t, ls__mpi_half *h)
 {
     ls_status status = LS_OK;
 
-    while (!status && h->posted < h->bytes && h->posted - h->finished < UNDER_WAY * t->piece)
+    while (!status && h->posted < h->bytes &&
+           h->posted - h->finished < LS__MPI_UNDER_WAY * t->piece)
         status = post_piece(t, h);
     return status;
 }
 
-static ls_status piece_ended(mpi_transport *t, half *h, int received)
+static ls_status piece_ended(mpi_transport *t, ls__mpi_half *h, int received)
 {
     size_t bytes = piece_at(t, h, h->finished);
 
@@ -222,7 +175,7 @@ static ls_status piece_ended(mpi_transport *t, half *h, int received)
     return post_pieces(t, h);
 }
 
-static ls_status move_pieces(mpi_transport *t, half *h, bool *moved)
+static ls_status move_pieces(mpi_transport *t, ls__mpi_half *h, bool *moved)
 {
     while (h->finished < h->bytes) {
         bool      complete = false;
@@ -236,17 +189,17 @@ static ls_status move_pieces(mpi_transport *t, half *h, bool *moved)
         if (status)
             return status;
     }
-    h->stage = IDLE;
+    h->stage = LS__MPI_IDLE;
     return LS_OK;
 }
 
 /* Bytes of the first MPI message of a message. */
-static size_t first_bytes(const mpi_transport *t, const half *h)
+static size_t first_bytes(const mpi_transport *t, const ls__mpi_half *h)
 {
     return sizeof(ls_header) + (h->bytes <= t->small ? h->bytes : 0);
 }
 
-static ls_status compare(const mpi_transport *t, const half *h, int received)
+static ls_status compare(const mpi_transport *t, const ls__mpi_half *h, int received)
 {
     const ls_header *own = &h->own, *theirs = &h->first.header;
     char             text[LS_DESCRIPTOR_TEXT];
@@ -274,25 +227,25 @@ static ls_status compare(const mpi_transport *t, const half *h, int received)
 }
 
 /* The first message is through: what it held is delivered or counted. */
-static ls_status first_ended(mpi_transport *t, half *h, int received)
+static ls_status first_ended(mpi_transport *t, ls__mpi_half *h, int received)
 {
     ls_status status = h->sends ? LS_OK : compare(t, h, received);
 
     if (status)
         return status;
     if (h->bytes > t->small) {
-        h->stage = PIECES;
+        h->stage = LS__MPI_PIECES;
         return post_pieces(t, h);
     }
     if (h->sends)
         t->base.sent += (int64_t)h->bytes;
     else if (h->bytes)
         memcpy(h->to, h->first.payload, h->bytes);
-    h->stage = IDLE;
+    h->stage = LS__MPI_IDLE;
     return LS_OK;
 }
 
-static ls_status move_first(mpi_transport *t, half *h, bool *moved)
+static ls_status move_first(mpi_transport *t, ls__mpi_half *h, bool *moved)
 {
     bool      complete = false;
     int       received = 0;
@@ -304,20 +257,20 @@ static ls_status move_first(mpi_transport *t, half *h, bool *moved)
     return first_ended(t, h, received);
 }
 
-static ls_status move(mpi_transport *t, half *h, bool *moved)
+static ls_status move(mpi_transport *t, ls__mpi_half *h, bool *moved)
 {
     ls_status status = LS_OK;
 
-    if (h->stage == FIRST)
+    if (h->stage == LS__MPI_FIRST)
         status = move_first(t, h, moved);
-    if (!status && h->stage == PIECES)
+    if (!status && h->stage == LS__MPI_PIECES)
         status = move_pieces(t, h, moved);
     return status;
 }
 
 /* --- the transport ------------------------------------------------------------------------ */
 
-static uint64_t next_step(mpi_transport *t, const half *h, const ls_descriptor *what)
+static uint64_t next_step(mpi_transport *t, const ls__mpi_half *h, const ls_descriptor *what)
 {
     steps *s = &t->steps[2 * h->peer + (h->sends ? 0 : 1)];
 
@@ -326,10 +279,10 @@ static uint64_t next_step(mpi_transport *t, const half *h, const ls_descriptor *
     return s->next++;
 }
 
-static ls_header half_begin(mpi_transport *t, half *h, const ls_descriptor *what, int peer,
-                            size_t bytes)
+static ls_header half_begin(mpi_transport *t, ls__mpi_half *h, const ls_descriptor *what,
+                            int peer, size_t bytes)
 {
-    h->stage  = FIRST;
+    h->stage  = LS__MPI_FIRST;
     h->peer   = peer;
     h->bytes  = bytes;
     h->posted = h->finished = 0;
@@ -338,7 +291,7 @@ static ls_header half_begin(mpi_transport *t, half *h, const ls_descriptor *what
 
 static ls_status begin_in(mpi_transport *t, const ls_descriptor *what, ls_incoming in)
 {
-    half *h = t->in;
+    ls__mpi_half *h = t->in;
 
     h->own = half_begin(t, h, what, in.peer, in.bytes);
     h->to  = in.data;
@@ -347,7 +300,7 @@ static ls_status begin_in(mpi_transport *t, const ls_descriptor *what, ls_incomi
 
 static ls_status begin_out(mpi_transport *t, const ls_descriptor *what, ls_outgoing out)
 {
-    half *h = t->out;
+    ls__mpi_half *h = t->out;
 
     h->first.header = half_begin(t, h, what, out.peer, out.bytes);
     h->from         = out.data;
@@ -381,20 +334,20 @@ static ls_status mpi_progress(ls_transport *base, bool *moved, bool *done)
         status = move(t, t->in, moved);
     if (*moved)
         t->moved_at = ls_now_ns();
-    base->received = t->in->stage == IDLE;
-    *done          = !status && t->out->stage == IDLE && base->received;
+    base->received = t->in->stage == LS__MPI_IDLE;
+    *done          = !status && t->out->stage == LS__MPI_IDLE && base->received;
     return status;
 }
 
-static bool may_move(mpi_transport *t, half *h)
+static bool may_move(mpi_transport *t, ls__mpi_half *h)
 {
-    return h->stage != IDLE && has_ended(*request_of(t, h, h->finished));
+    return h->stage != LS__MPI_IDLE && has_ended(*request_of(t, h, h->finished));
 }
 
 /* The peer has come, so that bytes flow; of a send only the first piece that arrives tells. */
-static bool flows(const half *h)
+static bool flows(const ls__mpi_half *h)
 {
-    return h->stage == PIECES && (!h->sends || h->finished);
+    return h->stage == LS__MPI_PIECES && (!h->sends || h->finished);
 }
 
 static void nap(const mpi_transport *t, int64_t now, int64_t until)
@@ -425,82 +378,15 @@ static void mpi_wake(ls_transport *base)
     atomic_store(&((mpi_transport *)base)->woken, true);
 }
 
-/* --- giving up ---------------------------------------------------------------------------- */
-
-/* Has MPI let go of all its requests? */
-static bool is_free(half *h)
-{
-    bool all = true;
-
-    for (int i = 0; i < UNDER_WAY; i++) {
-        int flag = 1;
-
-        enter();
-        if (h->requests[i] != MPI_REQUEST_NULL)
-            MPI_Test(&h->requests[i], &flag, MPI_STATUS_IGNORE);
-        leave();
-        all = all && flag;
-    }
-    return all;
-}
-
-static void cancel(half *h)
-{
-    for (int i = 0; i < UNDER_WAY; i++) {
-        enter();
-        if (h->requests[i] != MPI_REQUEST_NULL)
-            MPI_Cancel(&h->requests[i]);
-        leave();
-    }
-}
-
-/* Frees those abandoned halves that MPI has let go of; with the lock. */
-static void sweep(void)
-{
-    half **at = &mpi.abandoned;
-
-    while (*at) {
-        half *h = *at;
-
-        if (is_free(h)) {
-            *at = h->next;
-            free(h);
-        } else {
-            at = &h->next;
-        }
-    }
-}
-
-static void abandon(half *h)
-{
-    pthread_mutex_lock(&mpi.lock);
-    sweep();
-    h->next       = mpi.abandoned;
-    mpi.abandoned = h;
-    pthread_mutex_unlock(&mpi.lock);
-}
-
-static void give_up(half *h, int64_t until)
-{
-    if (!is_free(h))
-        cancel(h);
-    while (!is_free(h) && ls_now_ns() < until)
-        ls_sleep_ns(YIELD_NS);
-    if (is_free(h))
-        free(h);
-    else
-        abandon(h);
-}
-
 static void mpi_close(ls_transport *base)
 {
     mpi_transport *t     = (mpi_transport *)base;
     int64_t        until = ls_now_ns() + LET_GO_NS;
 
     if (t->out)
-        give_up(t->out, until);
+        ls__mpi_let_go(t->out, until);
     if (t->in)
-        give_up(t->in, until);
+        ls__mpi_let_go(t->in, until);
     free(t->members);
     free(t->steps);
     free(t);
@@ -520,26 +406,27 @@ static const ls_transport_ops mpi_ops = {
 static ls_status check_members(const int *members, int rank, int size)
 {
     for (int i = 0; i < size; i++) {
-        if (members[i] < 0 || members[i] >= mpi.world)
+        if (members[i] < 0 || members[i] >= ls__mpi.world)
             return ls_fail(LS_EINVAL, "mpi: member %d is MPI rank %d, there are %d", i,
-                           members[i], mpi.world);
+                           members[i], ls__mpi.world);
         for (int j = 0; j < i; j++)
             if (members[i] == members[j])
                 return ls_fail(LS_EINVAL, "mpi: members %d and %d are both MPI rank %d", j, i,
                                members[i]);
     }
-    if (rank < 0 || rank >= size || members[rank] != mpi.rank)
+    if (rank < 0 || rank >= size || members[rank] != ls__mpi.rank)
         return ls_fail(LS_EINVAL, "mpi: rank %d of %d is not this process, MPI rank %d", rank,
-                       size, mpi.rank);
+                       size, ls__mpi.rank);
     return LS_OK;
 }
 
 static ls_status check_args(const int *members, int rank, int size, int tag, int64_t largest)
 {
-    if (!mpi.started)
+    if (!ls__mpi.started)
         return ls_fail(LS_ESTATE, "mpi: a group before ls_mpi_start()");
-    if (tag < 0 || tag > mpi.largest_tag)
-        return ls_fail(LS_EINVAL, "mpi: tag %d, this MPI has 0 to %d", tag, mpi.largest_tag);
+    if (tag < 0 || tag > ls__mpi.largest_tag)
+        return ls_fail(LS_EINVAL, "mpi: tag %d, this MPI has 0 to %d", tag,
+                       ls__mpi.largest_tag);
     if (largest && (largest < (int64_t)sizeof(ls_header) || largest > INT_MAX))
         return ls_fail(LS_EINVAL, "mpi: messages of %lld bytes, %zu to %d will do",
                        (long long)largest, sizeof(ls_header), INT_MAX);
@@ -549,7 +436,7 @@ static ls_status check_args(const int *members, int rank, int size, int tag, int
 static size_t small_for(size_t largest)
 {
     size_t room = largest - sizeof(ls_header);
-    return room < SMALL ? room : SMALL;
+    return room < LS__MPI_SMALL ? room : LS__MPI_SMALL;
 }
 
 static mpi_transport *transport_new(int size)
@@ -587,88 +474,4 @@ ls_status ls_transport_mpi(const int *members, int rank, int size, int tag, int6
     memcpy(t->members, members, (size_t)size * sizeof *members);
     *transport = &t->base;
     return LS_OK;
-}
-
-/* --- MPI itself --------------------------------------------------------------------------- */
-
-static ls_status initialise(int *level)
-{
-    int up = 0, down = 0, code;
-
-    MPI_Finalized(&down);
-    if (down)
-        return ls_fail(LS_ESTATE, "MPI has been finalised and cannot start again");
-    MPI_Initialized(&up);
-    code =
-        up ? MPI_Query_thread(level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, level);
-    mpi.ours = !up;
-    return code == MPI_SUCCESS ? LS_OK : ls_fail(LS_EIO, "MPI does not start: error %d", code);
-}
-
-static int find_largest_tag(void)
-{
-    int *value = NULL, found = 0;
-
-    MPI_Comm_get_attr(mpi.comm, MPI_TAG_UB, &value, &found);
-    return found ? *value : 32767; /* what the standard guarantees */
-}
-
-static ls_status start(void)
-{
-    int       level  = MPI_THREAD_SINGLE, code;
-    ls_status status = initialise(&level);
-
-    if (status)
-        return status;
-    code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi.comm);
-    if (code != MPI_SUCCESS)
-        return ls_fail(LS_EIO, "MPI_Comm_dup: error %d", code);
-    MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(mpi.comm, &mpi.rank);
-    MPI_Comm_size(mpi.comm, &mpi.world);
-    mpi.largest_tag = find_largest_tag();
-    mpi.serial      = level != MPI_THREAD_MULTIPLE;
-    mpi.started     = true;
-    return LS_OK;
-}
-
-ls_status ls_mpi_start(int *rank, int *world)
-{
-    ls_status status;
-
-    pthread_mutex_lock(&mpi.lock);
-    status = mpi.started ? LS_OK : start();
-    *rank  = mpi.rank;
-    *world = mpi.world;
-    pthread_mutex_unlock(&mpi.lock);
-    return status;
-}
-
-static void free_requests(half *h)
-{
-    for (int i = 0; i < UNDER_WAY; i++)
-        if (h->requests[i] != MPI_REQUEST_NULL)
-            MPI_Request_free(&h->requests[i]);
-}
-
-/* What MPI may still read or write stays where it is until MPI has ended. */
-static void end(void)
-{
-    sweep();
-    for (half *h = mpi.abandoned; h && mpi.ours; h = h->next)
-        free_requests(h);
-    MPI_Comm_free(&mpi.comm);
-    if (mpi.ours) {
-        MPI_Finalize();
-        sweep();
-    }
-}
-
-void ls_mpi_end(void)
-{
-    pthread_mutex_lock(&mpi.lock);
-    if (mpi.started)
-        end();
-    mpi.started = false;
-    pthread_mutex_unlock(&mpi.lock);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "dist/comm/backend_impl.h"
 #include "dist/comm/board.h"
 #include "dist/comm/rendezvous.h"
 #include "dist/comm/transport_mpi.h"
@@ -43,18 +44,13 @@ static ls_status open_board(const ls_launch_env *env, ls_board **board)
     return status;
 }
 
-static bool backend_is(const ls_join_opts *o, const char *name)
-{
-    return o->backend && !strcmp(o->backend, name);
-}
-
 /* Several hosts under mpirun: MPI knows the way, also over what is no TCP. */
 static bool prefers_mpi(const ls_join_opts *o, const ls_launch_env *env)
 {
     bool mpirun = !strcmp(env->launcher, "Open MPI") || !strcmp(env->launcher, "MPICH");
 
-    return (!o->backend || backend_is(o, "auto")) && mpirun && env->local_world > 0 &&
-           env->local_world < env->world;
+    return ls__backend_find(o->backend) == &ls__backend_auto && mpirun &&
+           env->local_world > 0 && env->local_world < env->world;
 }
 
 static ls_status join_mpi(const ls_join_opts *opts, ls_comm **world)
@@ -93,12 +89,13 @@ ls_status ls_world_join(const ls_join_opts *opts, const ls_rendezvous_opts *meet
     ls_join_opts       o = *opts;
     ls_launch_env      env;
     int                rank, size;
+    const ls_backend  *backend = ls__backend_find(opts->backend);
 
     *world = NULL;
-    if (backend_is(opts, "threads"))
-        return ls_fail(LS_ECONFIG, "backend threads: a launcher starts processes");
-    if (backend_is(opts, "mpi"))
-        return join_mpi(opts, world);
+    if (backend && backend->in_process)
+        return ls_fail(LS_ECONFIG, "backend %s: a launcher starts processes", opts->backend);
+    if (backend && backend->start)
+        return ls_join(opts, world);
     ls_status status = ls_launch_env_read(&env);
     if (status)
         return status;

@@ -141,8 +141,10 @@ static void save_body(ls_comm *world, void *context)
     ls_save_end   end;
     ls_save_facts facts = facts_of(t);
     model         m;
-    struct rlimit limit = {t->limit, t->limit};
+    struct rlimit limit;
 
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = t->limit;
     signal(SIGXFSZ, SIG_IGN);
     if (t->limit && ls_comm_rank(world) == 1)
         setrlimit(RLIMIT_FSIZE, &limit);
