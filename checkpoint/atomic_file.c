@@ -3,6 +3,7 @@
  */
 #include "checkpoint/atomic_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,12 +47,16 @@ static ls_status check_target(const ls_atomic_file *f)
     return LS_OK;
 }
 
+/* What the names of all temporary files of this base start with; formats add what tells apart.
+ */
+#define TEMPORARY ".%.*s.tmp-"
+
 static ls_status open_temporary(ls_atomic_file *f, const char *base)
 {
     for (int i = 0; i < ATTEMPTS; i++) {
         free(f->temporary);
-        f->temporary =
-            ls_sprintf("%s.%.*s.tmp-%ld-%d", f->directory, BASE_BYTES, base, (long)getpid(), i);
+        f->temporary = ls_sprintf("%s" TEMPORARY "%ld-%d", f->directory, BASE_BYTES, base,
+                                  (long)getpid(), i);
         if (!f->temporary)
             return LS_ENOMEM;
         f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -154,4 +159,25 @@ void ls_atomic_abandon(ls_atomic_file *f)
     free(f->directory);
     free(f->temporary);
     *f = (ls_atomic_file){.fd = -1};
+}
+
+void ls_atomic_sweep(const char *path)
+{
+    ls_atomic_file f = {.fd = -1};
+    const char    *base;
+    struct dirent *entry;
+    char          *start  = NULL;
+    DIR           *folder = NULL;
+
+    if (!set_names(&f, path, &base)) {
+        start  = ls_sprintf(TEMPORARY, BASE_BYTES, base);
+        folder = opendir(f.directory);
+    }
+    while (start && folder && (entry = readdir(folder)))
+        if (!strncmp(entry->d_name, start, strlen(start)))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder)
+        closedir(folder);
+    free(start);
+    ls_atomic_abandon(&f);
 }

@@ -33,6 +33,12 @@ LS_MUST_CHECK ls_status ls_atomic_commit(ls_atomic_file *f);
 void                    ls_atomic_abandon(ls_atomic_file *f);
 
 /*
+ * Removes what processes that were killed after ls_atomic_begin(path) left beside it.  Whoever
+ * is still writing path loses that file: its commit fails.
+ */
+void ls_atomic_sweep(const char *path);
+
+/*
  * Makes the names in a directory last.  Some file systems have no sync of directories and say
  * so; that is not a failure.
  */

@@ -5,7 +5,7 @@
  *     generation_config.json
  *     model.safetensors              or, above a size, model-00001-of-0000N.safetensors and
  *                                    model.safetensors.index.json, which says where what is
- *     tokenizer.json, tokenizer_config.json
+ *     tokenizer.json, tokenizer_config.json; read also: vocab.json and merges.txt
  *
  * GPT-2 has learned positions, layer norms, gelu, biases everywhere and one key head for each
  * query head; Llama has rope, RMS norms, swiglu, biases in all of attention and MLP or in none.
@@ -25,6 +25,7 @@ typedef struct {
     size_t                 n;
     const ls_tokenizer    *tokenizer;
     uint64_t               shard_bytes; /* largest file of parameters, if more than a tensor */
+    const ls_ends         *ends;        /* eos_token_id; NULL: none */
 } ls_hf_model;
 
 /*
@@ -43,10 +44,22 @@ LS_MUST_CHECK ls_status ls_hf_read_config(const char *directory, ls_gpt_opts *op
  */
 LS_MUST_CHECK ls_status ls_hf_read_parameters(const char *directory, const ls_hf_model *model);
 
+/* The tokenizer's file, freed with free(): tokenizer.json, else GPT-2's vocab.json, else NULL.
+ */
+LS_MUST_CHECK ls_status ls_hf_find_tokenizer(const char *directory, char **path);
+
 /*
  * The tokenizer of a directory, *tokenizer NULL where it has none.  EUNSUPPORTED for kinds that
  * are not ours, by name.
  */
 LS_MUST_CHECK ls_status ls_hf_read_tokenizer(const char *directory, ls_tokenizer **tokenizer);
+
+/*
+ * The tokens at which the model ends a text, of those below vocab_size: its eos_token_id, else
+ * the token that its tokenizer_config.json names.  EFORMAT; EUNSUPPORTED for too many.
+ */
+LS_MUST_CHECK ls_status ls_hf_read_end_of_text(const char         *directory,
+                                               const ls_tokenizer *tokenizer,
+                                               int64_t vocab_size, ls_ends *ends);
 
 #endif

@@ -123,14 +123,28 @@ static void add_llama(ls_strbuf *t, const ls_gpt_opts *o)
     add_double(t, "rope_theta", o->rope_base);
 }
 
-void ls__hf_print_config(ls_strbuf *t, const ls_gpt_opts *o, ls__hf_style style)
+/* A token, a list of them, or null. */
+static void add_ends(ls_strbuf *t, const ls_ends *ends)
 {
+    int n = ends ? ends->n : 0;
+
+    ls_strbuf_format(t, "  \"eos_token_id\": %s", n > 1 ? "[" : n ? "" : "null");
+    for (int i = 0; i < n; i++)
+        ls_strbuf_format(t, "%s%d", i ? ", " : "", (int)ends->token[i]);
+    ls_strbuf_format(t, "%s,\n", n > 1 ? "]" : "");
+}
+
+void ls__hf_print_config(ls_strbuf *t, const ls_hf_model *m, ls__hf_style style)
+{
+    const ls_gpt_opts *o = m->opts;
+
     ls_strbuf_format(t, "{\n");
     if (style == LS__HF_GPT2)
         add_gpt2(t, o);
     else
         add_llama(t, o);
-    ls_strbuf_format(t, "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n");
+    ls_strbuf_format(t, "  \"bos_token_id\": null,\n");
+    add_ends(t, m->ends);
     add_double(t, "initializer_range", 0.02);
     add_bool(t, "tie_word_embeddings", o->tie_embeddings);
     add_text(t, "torch_dtype", "float32");
@@ -138,9 +152,11 @@ void ls__hf_print_config(ls_strbuf *t, const ls_gpt_opts *o, ls__hf_style style)
                      (long long)o->vocab_size);
 }
 
-void ls__hf_print_generation(ls_strbuf *t)
+void ls__hf_print_generation(ls_strbuf *t, const ls_hf_model *m)
 {
-    ls_strbuf_format(t, "{\n  \"do_sample\": true,\n  \"temperature\": 0.8\n}\n");
+    ls_strbuf_format(t, "{\n");
+    add_ends(t, m->ends);
+    ls_strbuf_format(t, "  \"do_sample\": true,\n  \"temperature\": 0.8\n}\n");
 }
 
 /* ---- reading ---- */

@@ -178,8 +178,8 @@ static ls_status write_texts(const ls_atomic_folder *folder, const ls_hf_model *
     ls_strbuf                text[N] = {{0}};
     ls_status                status  = LS_OK;
 
-    ls__hf_print_config(&text[0], m->opts, style);
-    ls__hf_print_generation(&text[1]);
+    ls__hf_print_config(&text[0], m, style);
+    ls__hf_print_generation(&text[1], m);
     ls__hf_print_tokenizer(&text[2], m->tokenizer);
     ls__hf_print_tokenizer_config(&text[3], m->opts);
     for (int i = 0; i < N; i++) {

@@ -39,8 +39,8 @@ void                    ls__hf_pieces_free(ls__hf_pieces *pieces);
 void *ls__hf_values(const ls__hf_piece *piece);
 
 /* config.json, generation_config.json, tokenizer.json, tokenizer_config.json. */
-void ls__hf_print_config(ls_strbuf *text, const ls_gpt_opts *opts, ls__hf_style style);
-void ls__hf_print_generation(ls_strbuf *text);
+void ls__hf_print_config(ls_strbuf *text, const ls_hf_model *model, ls__hf_style style);
+void ls__hf_print_generation(ls_strbuf *text, const ls_hf_model *model);
 void ls__hf_print_tokenizer(ls_strbuf *text, const ls_tokenizer *tokenizer);
 void ls__hf_print_tokenizer_config(ls_strbuf *text, const ls_gpt_opts *opts);
 

@@ -190,25 +190,55 @@ static ls_status read_tokenizer(const ls_json *root, ls_tokenizer **tokenizer)
     return read_whole(root, tokenizer);
 }
 
-ls_status ls_hf_read_tokenizer(const char *directory, ls_tokenizer **tokenizer)
+/* The file's path where it is there, NULL where not; ENOMEM. */
+static ls_status find_file(const char *directory, const char *name, char **path)
 {
-    struct stat  info;
-    ls_json_doc *doc  = NULL;
-    char        *path = ls_sprintf("%s/tokenizer.json", directory);
+    struct stat info;
 
-    *tokenizer = NULL;
-    if (!path)
+    *path = ls_sprintf("%s/%s", directory, name);
+    if (!*path)
         return LS_ENOMEM;
-    bool there = stat(path, &info) == 0;
-    free(path);
-    if (!there)
-        return LS_OK;
-    ls_status status = ls__hf_read_json(directory, "tokenizer.json", &path, &doc);
+    if (stat(*path, &info)) {
+        free(*path);
+        *path = NULL;
+    }
+    return LS_OK;
+}
+
+ls_status ls_hf_find_tokenizer(const char *directory, char **path)
+{
+    ls_status status = find_file(directory, "tokenizer.json", path);
+    return status || *path ? status : find_file(directory, "vocab.json", path);
+}
+
+static ls_status read_file(const char *directory, ls_tokenizer **tokenizer)
+{
+    ls_json_doc *doc;
+    char        *path;
+    ls_status    status = ls__hf_read_json(directory, "tokenizer.json", &path, &doc);
+
     if (!status)
         status = read_tokenizer(ls_json_root(doc), tokenizer);
     if (status && doc)
         status = ls_fail_in(status, "%s", path);
     ls_json_free(doc);
+    free(path);
+    return status;
+}
+
+ls_status ls_hf_read_tokenizer(const char *directory, ls_tokenizer **tokenizer)
+{
+    char     *path;
+    ls_status status = ls_hf_find_tokenizer(directory, &path);
+
+    *tokenizer = NULL;
+    if (!path)
+        return status;
+    size_t n = strlen(path), m = strlen("vocab.json");
+    if (n > m && !strcmp(path + n - m, "vocab.json"))
+        status = ls_tokenizer_load(path, tokenizer);
+    else
+        status = read_file(directory, tokenizer);
     free(path);
     return status;
 }

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/atomic_file.h"
+#include "checkpoint/save_manifest_impl.h"
 #include "checkpoint/save_rank_impl.h"
 #include "checkpoint/store.h"
 #include "core/alloc.h"
@@ -34,13 +35,6 @@ enum { PAGE = 4096 };
 static const int64_t SECOND = 1000000000, GRACE_NS = 5000000000, LOOK_NS = 10000000;
 
 typedef enum { IDLE, WRITING, COMMITTING, STOPPING } state;
-
-/* What a rank tells rank 0 of its file. */
-typedef struct {
-    int64_t  n_pieces;
-    uint64_t file_bytes, header_bytes;
-    uint32_t header_crc, unused;
-} file_facts;
 
 struct ls_saver {
     ls_saver_opts           opts;
@@ -211,10 +205,10 @@ static ls_status warm(ls_saver *s)
     for (size_t i = 0; i < s->n; i++)
         bytes += ls_rows_share(s->list[i].tensor, s->rank, s->size).rows *
                  ls_row_bytes_of(s->list[i].tensor);
-    char *block = ls_mem_alloc((size_t)bytes, LS_MEM_OTHER);
+    char *block = ls_mem_alloc((size_t)bytes, LS_MEM_SNAPSHOT);
     for (uint64_t at = 0; block && at < bytes && !s->stop; at += PAGE)
         block[at] = 0;
-    ls_mem_free(block, (size_t)bytes, LS_MEM_OTHER);
+    ls_mem_free(block, (size_t)bytes, LS_MEM_SNAPSHOT);
     return LS_OK;
 }
 
@@ -353,110 +347,6 @@ ls_status ls_saver_begin(ls_saver *s, const ls_save_facts *facts, ls_save_end *e
     return status;
 }
 
-/* ---- what rank 0 makes of all ranks' tables ---- */
-
-static ls_status add_tensors(ls_saver *s)
-{
-    ls_manifest *m = &s->manifest;
-
-    m->tensor = ls_calloc(s->n + 1, sizeof *m->tensor);
-    for (size_t i = 0; i < s->n && m->tensor; i++) {
-        const ls_stored_tensor *from = &s->list[i];
-        ls_manifest_tensor     *t    = &m->tensor[i];
-        *t                           = (ls_manifest_tensor){.name  = ls_strdup(from->name),
-                                                            .kind  = from->kind,
-                                                            .dtype = ls_rows_dtype(from->tensor),
-                                                            .ndim  = from->tensor->shape.ndim};
-        for (int k = 0; k < t->ndim; k++)
-            t->dim[k] = (uint64_t)from->tensor->shape.dim[k];
-        m->n_tensors++;
-        if (!t->name)
-            return LS_ENOMEM;
-    }
-    return m->tensor ? LS_OK : LS_ENOMEM;
-}
-
-/* Of rank r: its file, and its pieces as chunks of it. */
-static ls_status add_rank(ls_saver *s, int r, const file_facts *f,
-                          const ls_manifest_chunk *piece)
-{
-    ls_manifest  *m = &s->manifest;
-    ls__part_text name;
-
-    if (!f->n_pieces)
-        return LS_OK;
-    m->file[m->n_files] = (ls_manifest_file){
-        .name         = ls_strdup(ls__part_name(r, s->size, s->opts.compressed, &name)),
-        .bytes        = f->file_bytes,
-        .header_bytes = f->header_bytes,
-        .header_crc   = f->header_crc};
-    for (int64_t i = 0; i < f->n_pieces; i++) {
-        m->chunk[m->n_chunks]        = piece[i];
-        m->chunk[m->n_chunks++].file = (uint32_t)m->n_files;
-    }
-    return m->file[m->n_files++].name ? LS_OK : LS_ENOMEM;
-}
-
-/* ls_manifest_check() proves that the ranks' chunks make up every tensor. */
-static ls_status make_manifest(ls_saver *s, const file_facts *facts,
-                               const ls_manifest_chunk *pieces, int64_t most)
-{
-    ls_manifest *m     = &s->manifest;
-    size_t       total = 0;
-
-    for (int r = 0; r < s->size; r++)
-        total += (size_t)facts[r].n_pieces;
-    m->file          = ls_calloc((size_t)s->size, sizeof *m->file);
-    m->chunk         = ls_calloc(total + 1, sizeof *m->chunk);
-    ls_status status = m->file && m->chunk ? add_tensors(s) : LS_ENOMEM;
-    for (int r = 0; r < s->size && !status; r++)
-        status = add_rank(s, r, &facts[r], pieces + r * most);
-    return status ? status : ls_manifest_check(m, s->temporary);
-}
-
-static ls_status gather_pieces(ls_saver *s, const file_facts *all, int64_t most)
-{
-    ls_comm           *comm   = s->opts.comm;
-    int64_t            bytes  = most * (int64_t)sizeof *s->part.piece;
-    size_t             ranks  = s->rank ? 1 : (size_t)s->size;
-    ls_manifest_chunk *mine   = ls_calloc((size_t)most + 1, sizeof *mine);
-    ls_manifest_chunk *pieces = ls_calloc((size_t)most * ranks + 1, sizeof *pieces);
-    ls_status          status = ls_comm_agree(comm, mine && pieces ? LS_OK : LS_ENOMEM);
-
-    if (!status && mine) {
-        memcpy(mine, s->part.piece, s->part.n_pieces * sizeof *mine);
-        status = ls_comm_gather(comm, pieces, mine, bytes, LS_U8, 0);
-    }
-    if (!status)
-        status = ls_comm_agree(comm, s->rank ? LS_OK : make_manifest(s, all, pieces, most));
-    free(mine);
-    free(pieces);
-    return status;
-}
-
-static ls_status gather(ls_saver *s)
-{
-    const ls__part *p    = &s->part;
-    file_facts      mine = {.n_pieces     = (int64_t)p->n_pieces,
-                            .file_bytes   = p->file_bytes,
-                            .header_bytes = p->header_bytes,
-                            .header_crc   = p->header_crc};
-    int64_t         most = 0;
-
-    if (!s->opts.comm)
-        return make_manifest(s, &mine, p->piece, 0);
-    file_facts *all    = ls_calloc((size_t)s->size, sizeof *all);
-    ls_status   status = ls_comm_agree(s->opts.comm, all ? LS_OK : LS_ENOMEM);
-    if (!status)
-        status = ls_comm_all_gather(s->opts.comm, all, &mine, sizeof mine, LS_U8);
-    for (int r = 0; r < s->size && !status && all; r++)
-        most = all[r].n_pieces > most ? all[r].n_pieces : most;
-    if (!status)
-        status = gather_pieces(s, all, most);
-    free(all);
-    return status;
-}
-
 /* ---- poll ---- */
 
 enum { BUSY, FAILED, LATE, OVERDUE, FLAGS };
@@ -505,7 +395,7 @@ static ls_status end_stopped(ls_saver *s, ls_save_end *end)
 static ls_status go_on_to_commit(ls_saver *s, ls_save_end *end)
 {
     end_job(s);
-    ls_status status = gather(s);
+    ls_status status = ls__manifest_gather(s->opts.comm, &s->part, s->temporary, &s->manifest);
     if (status)
         return fail_save(s, status, end);
     s->state = COMMITTING;

@@ -93,11 +93,30 @@ static void copy_block(void *context, int64_t index)
     memcpy(c->to + block.first, c->from + block.first, (size_t)(block.end - block.first));
 }
 
+/* Room for one piece, packed. */
+static ls_status plan_packed(ls__part *p)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < p->n_pieces; i++)
+        most = p->piece[i].bytes > most ? p->piece[i].bytes : most;
+    p->packed = p->compressed ? ls_zlib_bound((size_t)most) : 0;
+    return p->compressed && !p->packed ? LS_ENOMEM : LS_OK;
+}
+
+static size_t snapshot_bytes(const ls__part *p)
+{
+    return (size_t)p->bytes + p->packed;
+}
+
 ls_status ls__part_snapshot(ls__part *p)
 {
-    uint64_t at = 0;
+    uint64_t  at     = 0;
+    ls_status status = plan_packed(p);
 
-    p->snapshot = ls_mem_alloc((size_t)p->bytes, LS_MEM_OTHER);
+    if (status)
+        return status;
+    p->snapshot = ls_mem_alloc(snapshot_bytes(p), LS_MEM_SNAPSHOT);
     if (!p->snapshot)
         return LS_ENOMEM;
     for (size_t i = 0; i < p->n_pieces; at += p->piece[i++].bytes) {
@@ -110,7 +129,7 @@ ls_status ls__part_snapshot(ls__part *p)
 
 void ls__part_close(ls__part *p)
 {
-    ls_mem_free(p->snapshot, (size_t)p->bytes, LS_MEM_OTHER);
+    ls_mem_free(p->snapshot, snapshot_bytes(p), LS_MEM_SNAPSHOT);
     free(p->piece);
     free(p->data);
     *p = (ls__part){0};
@@ -192,11 +211,16 @@ static ls_status write_streams(ls__part *p, ls_atomic_file *f, const atomic_int 
     ls_bytes  buffer = {0};
     ls_status status = ls_atomic_write(f, &head, sizeof head);
 
+    if (p->snapshot)
+        buffer =
+            (ls_bytes){.data = (unsigned char *)p->snapshot + p->bytes, .capacity = p->packed};
+
     p->file_bytes = p->header_bytes = sizeof head;
     p->header_crc                   = ls_crc32(0, &head, sizeof head);
     for (size_t i = 0; i < p->n_pieces && !status; i++)
         status = write_stream(p, i, f, &buffer, stop);
-    ls_bytes_free(&buffer);
+    if (!p->snapshot)
+        ls_bytes_free(&buffer);
     return status ? status : ls_atomic_commit(f);
 }
 

@@ -22,7 +22,8 @@ typedef struct {
     const char            **data;  /* [n_pieces] */
     size_t                  n_pieces;
     uint64_t                bytes;    /* of all pieces */
-    char                   *snapshot; /* NULL: none */
+    char                   *snapshot; /* NULL: none; of the pieces, then of a packed one */
+    size_t                  packed;   /* bytes for that; 0: not compressed */
     uint64_t                file_bytes, header_bytes;
     uint32_t                header_crc;
 } ls__part;
@@ -36,7 +37,10 @@ const char *ls__part_name(int rank, int size, bool compressed, ls__part_text *te
 /* list, n, rank, size, step and compressed are set.  To be closed, in failure too. */
 LS_MUST_CHECK ls_status ls__part_plan(ls__part *p);
 
-/* ENOMEM, and nothing is changed, where there is no room. */
+/*
+ * With all memory that the write then needs.  ENOMEM, and nothing is changed, where there is no
+ * room for it beside what later steps need (core/alloc.h).
+ */
 LS_MUST_CHECK ls_status ls__part_snapshot(ls__part *p);
 
 /* From any thread.  A rank without rows writes no file. */

@@ -102,9 +102,12 @@ static ls_status read_step(const char *checkpoint, int64_t *step)
 static ls_status export_file(const arguments *a, const ls_opened_model *m,
                              const ls_named_tensor *list, int n)
 {
-    ls_model_file file = {
-        .cfg = &m->cfg, .tokenizer = m->tokenizer, .parameters = list, .n = n};
-    ls_status status = read_step(a->checkpoint, &file.step);
+    ls_model_file file   = {.cfg        = &m->cfg,
+                            .tokenizer  = m->tokenizer,
+                            .parameters = list,
+                            .n          = n,
+                            .ends       = &m->ends};
+    ls_status     status = read_step(a->checkpoint, &file.step);
 
     return status ? status : ls_model_save_and_tell(&file, a->output);
 }
@@ -121,7 +124,8 @@ static ls_status export_hf(const arguments *a, const ls_opened_model *m,
                                                                 .list        = list,
                                                                 .n           = (size_t)n,
                                                                 .tokenizer   = m->tokenizer,
-                                                                .shard_bytes = a->shard_bytes});
+                                                                .shard_bytes = a->shard_bytes,
+                                                                .ends        = &m->ends});
     if (!status)
         printf("%s\n", a->output);
     return status;

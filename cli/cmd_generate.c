@@ -37,6 +37,8 @@ static const char help[] =
     "  --top-p P          ... among the likeliest that make up the share P [1 = all]\n"
     "  --seed S           of the random choices [1337]\n"
     "  --stop TEXT        end before this text would be written\n"
+    "  --ignore-eos       go on behind the tokenizer's or model's end of text, which is where\n"
+    "                     the text ends otherwise, and write it\n"
     "  --no-cache         compute all positions for every token; slow, the same text\n"
     "  -h, --help         this text\n";
 
@@ -45,7 +47,7 @@ enum { MOST_TOKENS = 1000000000 };
 typedef struct {
     const char *checkpoint, *prompt, *stop;
     const char *tokens_text, *temperature_text, *k_text, *p_text, *seed_text;
-    bool        no_cache, help;
+    bool        ignore_eos, no_cache, help;
     int64_t     tokens;
     ls_sampling sampling;
 } arguments;
@@ -82,11 +84,12 @@ static ls_status parse(arguments *a, int argc, char **argv)
                            {"--top-p", 0, LS_ARG_VALUE, &a->p_text},
                            {"--seed", 0, LS_ARG_VALUE, &a->seed_text},
                            {"--stop", 0, LS_ARG_VALUE, &a->stop},
+                           {"--ignore-eos", 0, LS_ARG_FLAG, &a->ignore_eos},
                            {"--no-cache", 0, LS_ARG_FLAG, &a->no_cache}};
-    ls_status    status = ls_args_parse(&(ls_arg_table){.command    = "generate",
-                                                        .arg        = args,
-                                                        .n_args     = 8,
-                                                        .operand    = "CHECKPOINT",
+    ls_status    status = ls_args_parse(&(ls_arg_table){.command = "generate",
+                                                        .arg     = args,
+                                                        .n_args  = sizeof args / sizeof *args,
+                                                        .operand = "CHECKPOINT",
                                                         .operand_to = &a->checkpoint,
                                                         .help       = &a->help},
                                         argc, argv);
@@ -224,7 +227,7 @@ static ls_status generate(generation *g)
     for (; i < g->args->tokens && !status && !g->stream.stopped; i++) {
         int32_t token = 0;
         status        = choose(g, (uint64_t)i, &token);
-        if (status)
+        if (status || (!g->args->ignore_eos && ls_ends_has(&g->model->ends, token)))
             break;
         g->token[g->n++] = token;
         status           = say(g, token);

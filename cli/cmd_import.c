@@ -20,9 +20,9 @@ static const char help[] =
     "usage: lockstep import DIR -o FILE.safetensors\n"
     "\n"
     "Reads a GPT-2 or Llama of Hugging Face (config.json, model.safetensors or its shards,\n"
-    "tokenizer.json) and writes a checkpoint: for eval, generate and export, and for "
-    "model.init\n"
-    "of a config with the same model, which is printed on stderr.\n"
+    "tokenizer.json or GPT-2's vocab.json and merges.txt) and writes a checkpoint: for eval,\n"
+    "generate and export, and for model.init of a config with the same model, which is\n"
+    "printed on stderr.\n"
     "\n"
     "  -o, --output FILE  where to\n"
     "  -h, --help         this text\n";
@@ -81,19 +81,22 @@ static void print_model(ls_strbuf *t, const ls_gpt_opts *o)
 }
 
 /* data.tokenizer: its kind, or the directory's file. */
-static void print_tokenizer(ls_strbuf *t, const char *directory, const ls_tokenizer *tokenizer)
+static ls_status print_tokenizer(ls_strbuf *t, const char *directory,
+                                 const ls_tokenizer *tokenizer)
 {
     ls_tokenizer_kind kind = ls_tokenizer_get_kind(tokenizer);
-    ls_strbuf         path = {0};
+    const char       *name = ls_tokenizer_kind_name(kind);
+    char             *path = NULL;
 
-    if (kind == LS_TOKENIZER_BYTE || kind == LS_TOKENIZER_CHAR)
-        ls_strbuf_format(&path, "%s", ls_tokenizer_kind_name(kind));
-    else
-        ls_strbuf_format(&path, "%s/tokenizer.json", directory);
-    if (path.data)
-        ls_strbuf_json(t, path.data, path.used);
-    t->failed = t->failed || path.failed;
-    ls_strbuf_free(&path);
+    if (kind == LS_TOKENIZER_BPE) {
+        ls_status status = ls_hf_find_tokenizer(directory, &path);
+        if (status)
+            return status;
+        name = path ? path : name;
+    }
+    ls_strbuf_json(t, name, strlen(name));
+    free(path);
+    return LS_OK;
 }
 
 static ls_status make_config(const char *directory, const ls_gpt_opts *o,
@@ -104,9 +107,10 @@ static ls_status make_config(const char *directory, const ls_gpt_opts *o,
     ls_strbuf_format(&text, "{\"run\":{\"name\":\"imported\",\"steps\":1},\"model\":");
     print_model(&text, o);
     ls_strbuf_format(&text, ",\"data\":{\"train\":\"(imported)\",\"tokenizer\":");
-    print_tokenizer(&text, directory, tokenizer);
+    ls_status status = print_tokenizer(&text, directory, tokenizer);
     ls_strbuf_format(&text, "},\"batch\":{\"global\":4,\"micro\":1},\"optim\":{\"lr\":1e-4}}");
-    ls_status status = ls_strbuf_status(&text);
+    if (!status)
+        status = ls_strbuf_status(&text);
     if (!status)
         status = ls_config_parse(cfg, text.data, directory, NULL, 0);
     ls_strbuf_free(&text);
@@ -120,8 +124,10 @@ static ls_status find_tokenizer(const arguments *a, ls_tokenizer **tokenizer)
 
     if (status || *tokenizer)
         return status;
-    fprintf(stderr, "warning: %s has no tokenizer.json; text will be taken byte by byte\n",
-            a->directory);
+    fprintf(
+        stderr,
+        "warning: %s has no tokenizer.json or vocab.json; text will be taken byte by byte\n",
+        a->directory);
     return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);
 }
 
@@ -138,17 +144,21 @@ static void tell_model(const ls_gpt_opts *opts)
 static ls_status convert(const arguments *a, const ls_gpt_opts *opts, const ls_config *cfg,
                          const ls_tokenizer *tokenizer)
 {
-    int              n      = 0;
-    ls_module       *model  = ls_gpt_new(opts);
-    ls_named_tensor *list   = ls_module_list(model, false, &n);
+    int              n     = 0;
+    ls_module       *model = ls_gpt_new(opts);
+    ls_named_tensor *list  = ls_module_list(model, false, &n);
+    ls_ends          ends;
     ls_status        status = list ? ls_module_init(model, 0) : LS_ENOMEM;
 
     if (!status)
         status = ls_hf_read_parameters(
             a->directory, &(ls_hf_model){.opts = opts, .list = list, .n = (size_t)n});
     if (!status)
+        status = ls_hf_read_end_of_text(a->directory, tokenizer, opts->vocab_size, &ends);
+    if (!status)
         status = ls_model_save_and_tell(
-            &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},
+            &(ls_model_file){
+                .cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n, .ends = &ends},
             a->output);
     if (!status)
         tell_model(opts);

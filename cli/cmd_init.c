@@ -81,7 +81,7 @@ static ls_status make_and_write(const ls_config *cfg, const char *path)
     if (!status && !list)
         status = LS_ENOMEM;
     if (!status)
-        status = ls_blame_config(ls_model_fill(cfg, model, list, n));
+        status = ls_blame_config(ls_model_fill(cfg, model, list, n, tokenizer));
     if (!status)
         status = ls_model_save_and_tell(
             &(ls_model_file){.cfg = cfg, .tokenizer = tokenizer, .parameters = list, .n = n},

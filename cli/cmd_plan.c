@@ -15,6 +15,7 @@
 #include "cli/train.h"
 #include "core/alloc.h"
 #include "core/compute.h"
+#include "core/thread.h"
 #include "data/dataset.h"
 
 static const char help[] =
@@ -23,7 +24,8 @@ static const char help[] =
     "\n"
     "Memory of a rank and time of a step under one process, DDP, ZeRO-1, ZeRO-2 and FSDP, for\n"
     "each world, without training; says which to use and why.  docs/plan.md has the formulas.\n"
-    "Compute is measured on this host: a micro-batch of one and of two blocks, an update.\n"
+    "Compute is measured on this host, with the threads that a rank has in each world: a\n"
+    "micro-batch of one and of two blocks, an update.\n"
     "\n"
     "  --world N,N,...    numbers of ranks; default 1,2,4,8\n"
     "  --bandwidth GBPS   ranks are hosts like this one, each with a link of so many gigabits "
@@ -61,7 +63,8 @@ typedef struct {
     ls_plan_link     link;
     double           memory; /* bytes; 0: the host's */
     ls_plan_model    model;
-    ls_plan_rates    rates;
+    ls_plan_rates    rates[MOST_WORLDS]; /* by number of threads, each once */
+    int              n_rates;
     row              rows[MOST_WORLDS * LS_PLAN_COUNT];
     int              n_rows;
 } plan;
@@ -170,16 +173,54 @@ static bool divides(const plan *p, int world)
     return p->cfg->batch.global / p->cfg->batch.micro % world == 0;
 }
 
+/* Of a rank: ranks of one host share its cores, as those of a run without run.threads do. */
+static int64_t threads_of(const plan *p, int world)
+{
+    int64_t most = p->cfg->run.threads, share = ls_cpu_count() / world;
+
+    if (p->link.bandwidth > 0 || share >= most)
+        return most;
+    return share > 1 ? share : 1;
+}
+
+/* NULL where they have not been measured. */
+static const ls_plan_rates *rates_of(const plan *p, int world)
+{
+    for (int i = 0; i < p->n_rates; i++)
+        if (p->rates[i].threads == threads_of(p, world))
+            return &p->rates[i];
+    return NULL;
+}
+
+/* What a rank computes, with the threads that it has in each of the worlds. */
+static ls_status measure(plan *p)
+{
+    ls_config cfg    = *p->cfg; /* its parts stay the config's */
+    ls_status status = LS_OK;
+
+    for (int w = 0; w < p->n_worlds && !status; w++) {
+        if (!divides(p, p->worlds[w]) || rates_of(p, p->worlds[w]))
+            continue;
+        cfg.run.threads = threads_of(p, p->worlds[w]);
+        status          = ls_compute_start((int)cfg.run.threads);
+        if (!status)
+            status = ls_plan_measure(&cfg, p->vocab, &p->model, &p->rates[p->n_rates]);
+        p->n_rates++;
+    }
+    return status;
+}
+
 static void add_row(plan *p, int world, ls_plan_kind kind)
 {
     row          *r = &p->rows[p->n_rows++];
     ls_plan_world w = {.size = world, .shares = p->link.bandwidth <= 0};
 
-    *r      = (row){.world  = world,
-                    .kind   = kind,
-                    .memory = ls_memory_plan_of(p->cfg, p->vocab, &p->model, kind, &w),
-                    .time   = ls_time_plan_of(p->cfg, &p->model, &p->rates, &p->link, kind, world),
-                    .limit  = limit_of(p, world)};
+    *r = (row){
+        .world  = world,
+        .kind   = kind,
+        .memory = ls_memory_plan_of(p->cfg, p->vocab, &p->model, kind, &w),
+        .time   = ls_time_plan_of(p->cfg, &p->model, rates_of(p, world), &p->link, kind, world),
+        .limit  = limit_of(p, world)};
     r->fits = (double)r->memory.total <= r->limit;
 }
 
@@ -278,18 +319,26 @@ static void text_row(ls_strbuf *t, const plan *p, const row *r, const row *best)
                   : "too large");
 }
 
+static void text_rates(ls_strbuf *t, const ls_plan_rates *r)
+{
+    ls_strbuf_format(t,
+                     "%lld thread%s of this host: %.1f GF/s, micro-batch %.2f ms (%s), update "
+                     "%.2f ms\n",
+                     (long long)r->threads, r->threads == 1 ? "" : "s", 1e-9 * r->flops,
+                     1e3 * r->micro_s, r->by_flops ? "from its flops" : "from measured blocks",
+                     1e3 * r->update_s);
+}
+
 static void add_text(ls_strbuf *t, const plan *p)
 {
     const row *best = choose(p);
 
-    ls_strbuf_format(
-        t,
-        "%lld parameters; a step of %lld micro-batches; this host: %d core%s, %.1f "
-        "GF/s, micro-batch %.2f ms (%s), update %.2f ms\n",
-        (long long)p->model.parameters, (long long)(p->cfg->batch.global / p->cfg->batch.micro),
-        p->rates.cores, p->rates.cores == 1 ? "" : "s", 1e-9 * p->rates.flops,
-        1e3 * p->rates.micro_s, p->rates.by_flops ? "from its flops" : "from measured blocks",
-        1e3 * p->rates.update_s);
+    ls_strbuf_format(t, "%lld parameters; a step of %lld micro-batches; this host: %d core%s\n",
+                     (long long)p->model.parameters,
+                     (long long)(p->cfg->batch.global / p->cfg->batch.micro), p->rates[0].cores,
+                     p->rates[0].cores == 1 ? "" : "s");
+    for (int i = 0; i < p->n_rates; i++)
+        text_rates(t, &p->rates[i]);
     ls_strbuf_format(t, "ranks: %s\n\n",
                      p->link.bandwidth > 0 ? "a host each, over a network"
                                            : "all on this host");
@@ -329,6 +378,15 @@ static void json_row(ls_strbuf *t, const plan *p, const row *r)
                      r->fits ? "true" : "false");
 }
 
+static void json_rates(ls_strbuf *t, const ls_plan_rates *r)
+{
+    ls_strbuf_format(t,
+                     "{\"threads\":%lld,\"gflops\":%.6g,\"micro_ms\":%.6g,\"update_ms\":%.6g,"
+                     "\"measured\":%s}",
+                     (long long)r->threads, 1e-9 * r->flops, 1e3 * r->micro_s,
+                     1e3 * r->update_s, r->by_flops ? "false" : "true");
+}
+
 static void json_choice(ls_strbuf *t, const plan *p)
 {
     const row *best   = choose(p);
@@ -346,12 +404,15 @@ static void json_choice(ls_strbuf *t, const plan *p)
 
 static void add_json(ls_strbuf *t, const plan *p)
 {
-    ls_strbuf_format(
-        t,
-        "{\"parameters\":%lld,\"micro_batches\":%lld,\"gflops\":%.6g,"
-        "\"micro_ms\":%.6g,\"measured\":%s,\"plans\":[",
-        (long long)p->model.parameters, (long long)(p->cfg->batch.global / p->cfg->batch.micro),
-        1e-9 * p->rates.flops, 1e3 * p->rates.micro_s, p->rates.by_flops ? "false" : "true");
+    ls_strbuf_format(t, "{\"parameters\":%lld,\"micro_batches\":%lld,\"cores\":%d,\"rates\":[",
+                     (long long)p->model.parameters,
+                     (long long)(p->cfg->batch.global / p->cfg->batch.micro),
+                     p->rates[0].cores);
+    for (int i = 0; i < p->n_rates; i++) {
+        ls_strbuf_format(t, i ? "," : "");
+        json_rates(t, &p->rates[i]);
+    }
+    ls_strbuf_format(t, "],\"plans\":[");
     for (int i = 0; i < p->n_rows; i++) {
         ls_strbuf_format(t, i ? "," : "");
         json_row(t, p, &p->rows[i]);
@@ -382,7 +443,7 @@ static ls_status work_out(plan *p, const arguments *a)
         p->model = ls_plan_model_of(p->cfg, p->vocab, model);
     ls_module_free(model);
     if (!status)
-        status = ls_plan_measure(p->cfg, p->vocab, &p->model, &p->rates);
+        status = measure(p);
     if (status)
         return status;
     add_rows(p);
@@ -409,8 +470,6 @@ static int run(const arguments *a)
     status = read_numbers(a, p);
     if (!status)
         status = find_vocabulary(&cfg, &p->vocab);
-    if (!status)
-        status = ls_compute_start((int)cfg.run.threads);
     if (!status)
         status = work_out(p, a);
     ls_compute_stop();

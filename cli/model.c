@@ -56,8 +56,41 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size)
     return ls_gpt_new(&opts);
 }
 
+/* Embeddings mean what their tokens stand for. */
+static ls_status compare_meanings(const ls_tokenizer *now, const ls_tokenizer *then,
+                                  const char *path)
+{
+    char    a[LS_TOKEN_LONGEST], b[LS_TOKEN_LONGEST];
+    int32_t n = ls_tokenizer_vocab_size(now), m = ls_tokenizer_vocab_size(then);
+
+    for (int32_t i = 0; i < n && i < m; i++) {
+        size_t bytes = ls_tokenizer_decode(now, i, a), others = ls_tokenizer_decode(then, i, b);
+        if (bytes != others || memcmp(a, b, bytes) != 0)
+            return ls_fail(LS_ECONFIG,
+                           "%s: its token %d stands for '%.*s', that of this run's tokenizer "
+                           "(data.tokenizer) for '%.*s'",
+                           path, (int)i, (int)others, b, (int)bytes, a);
+    }
+    return LS_OK;
+}
+
+static ls_status compare_tokenizers(const ls_config *cfg, const ls_tokenizer *now,
+                                    const ls_safetensors *file)
+{
+    const char   *json = ls_safetensors_metadata(file, "tokenizer");
+    ls_tokenizer *then = NULL;
+
+    if (!now || cfg->data.format != LS_CFG_FORMAT_TEXT || !json || !strcmp(json, "null"))
+        return LS_OK;
+    ls_status status = ls_tokenizer_from_json(json, &then);
+    if (!status)
+        status = compare_meanings(now, then, file->path);
+    ls_tokenizer_free(then);
+    return status;
+}
+
 ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
-                        const ls_named_tensor *parameters, int n)
+                        const ls_named_tensor *parameters, int n, const ls_tokenizer *tokenizer)
 {
     ls_status status = ls_module_init(model, (uint64_t)cfg->run.seed);
 
@@ -67,24 +100,43 @@ ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
     status = ls_checkpoint_open(cfg->model.init, &file);
     if (!status)
         status = ls_params_load_open(file, parameters, (size_t)n);
+    if (!status)
+        status = compare_tokenizers(cfg, tokenizer, file);
     ls_safetensors_close(file);
     return status ? ls_fail_in(status, "model.init") : LS_OK;
+}
+
+/* A JSON list. */
+static ls_status print_ends(ls_strbuf *t, const ls_ends *ends)
+{
+    for (int i = 0; ends && i < ends->n; i++)
+        ls_strbuf_format(t, "%s%d", i ? "," : "[", (int)ends->token[i]);
+    ls_strbuf_format(t, ends && ends->n ? "]" : "[]");
+    return ls_strbuf_status(t);
 }
 
 static ls_status save_model(const ls_model_file *m, const char *path)
 {
     char     *config = ls_config_json(m->cfg), *tokenizer = ls_tokenizer_to_json(m->tokenizer);
     char     *step   = ls_sprintf("%lld", (long long)m->step);
-    ls_status status = LS_ENOMEM;
+    ls_strbuf ends   = {0};
+    ls_status status = print_ends(&ends, m->ends);
 
-    if (config && tokenizer && step) {
-        ls_st_metadata pairs[] = {{"config", config},
-                                  {"tokenizer", tokenizer},
-                                  {"step", step},
-                                  {"strategy", "single"},
-                                  {"world_size", "1"}};
-        status = ls_params_save(path, m->parameters, (size_t)m->n, pairs, m->trained ? 5 : 3);
+    if (!status && !(config && tokenizer && step))
+        status = LS_ENOMEM;
+    if (!status) {
+        ls_st_metadata pairs[6] = {
+            {"config", config}, {"tokenizer", tokenizer}, {"step", step}};
+        size_t n = 3;
+        if (m->ends && m->ends->n)
+            pairs[n++] = (ls_st_metadata){"end_of_text", ends.data};
+        if (m->trained) {
+            pairs[n++] = (ls_st_metadata){"strategy", "single"};
+            pairs[n++] = (ls_st_metadata){"world_size", "1"};
+        }
+        status = ls_params_save(path, m->parameters, (size_t)m->n, pairs, n);
     }
+    ls_strbuf_free(&ends);
     free(step);
     free(tokenizer);
     free(config);

@@ -20,14 +20,16 @@ ls_module *ls_model_new(const ls_config *cfg, int64_t vocab_size);
 
 /*
  * Values for the model: initial ones by run.seed, or those of model.init's file.  Parameters
- * are a list of ls_module_list().
+ * are a list of ls_module_list().  ECONFIG where the file says of a token that it stands for
+ * something else than tokenizer does, which texts are read by (NULL: none is).
  */
 LS_MUST_CHECK ls_status ls_model_fill(const ls_config *cfg, ls_module *model,
-                                      const ls_named_tensor *parameters, int n);
+                                      const ls_named_tensor *parameters, int n,
+                                      const ls_tokenizer *tokenizer);
 
 /*
- * A parameter file, with config, tokenizer and step in its metadata, and, where a run has
- * trained them, strategy and world size.
+ * A parameter file, with config, tokenizer and step in its metadata; where they are known
+ * end_of_text, a list of tokens; and, where a run has trained them, strategy and world size.
  */
 typedef struct {
     const ls_config       *cfg;
@@ -36,6 +38,7 @@ typedef struct {
     int                    n;
     int64_t                step;
     bool                   trained;
+    const ls_ends         *ends; /* at which it ends a text; NULL: the tokenizer tells */
 } ls_model_file;
 
 /* Saves it, and prints a line with params_sha256 and path on stdout. */

@@ -5,12 +5,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/params.h"
 #include "cli/files.h"
 #include "cli/model.h"
 #include "cli/train.h"
 #include "core/alloc.h"
+#include "core/json.h"
 #include "core/thread.h"
 
 static ls_status copy_metadata(const ls_safetensors *file, const char *key, char **out)
@@ -54,6 +56,29 @@ static void find_vocab_size(ls_opened_model *m)
                                               : ls_tokenizer_vocab_size(m->tokenizer);
 }
 
+/* end_of_text of the metadata, which an imported model has; else what the tokenizer calls so.
+ */
+static ls_status find_ends(ls_opened_model *m, const ls_safetensors *file)
+{
+    const char  *list = ls_safetensors_metadata(file, "end_of_text");
+    ls_json_doc *doc  = NULL;
+
+    if (m->tokenizer && !list)
+        m->ends = ls_tokenizer_ends(m->tokenizer);
+    if (!m->tokenizer || !list)
+        return LS_OK;
+    ls_status      status = ls_json_parse(list, strlen(list), "end_of_text", &doc);
+    const ls_json *root   = status ? NULL : ls_json_root(doc);
+    bool           good   = root && root->kind == LS_JSON_ARRAY;
+    for (const ls_json *t = good ? root->child : NULL; t && good; t = t->next)
+        good = t->integer && t->whole >= 0 && t->whole < m->vocab_size &&
+               ls_ends_add(&m->ends, (int32_t)t->whole);
+    ls_json_free(doc);
+    if (!status && !good)
+        status = ls_fail(LS_EFORMAT, "end_of_text is %.40s, wanted a list of tokens", list);
+    return status ? ls_fail_in(status, "%s", file->path) : LS_OK;
+}
+
 static ls_status fill_model(ls_opened_model *m, const ls_safetensors *file)
 {
     int n;
@@ -81,7 +106,9 @@ ls_status ls_opened_model_load(const char *checkpoint, ls_opened_model *m)
     status = read_metadata(file, m);
     if (!status) {
         find_vocab_size(m);
-        status = ls_start_compute(&m->cfg);
+        status = find_ends(m, file);
+        if (!status)
+            status = ls_start_compute(&m->cfg);
     }
     if (!status)
         status = fill_model(m, file);

@@ -14,6 +14,7 @@ typedef struct {
     char         *tokenizer_json;
     ls_tokenizer *tokenizer;  /* NULL for an mlp */
     int64_t       vocab_size; /* rows of the embedding */
+    ls_ends       ends;       /* tokens at which it ends a text */
     ls_module    *model;
 } ls_opened_model;
 

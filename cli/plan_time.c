@@ -225,12 +225,13 @@ ls_status ls_plan_measure(const ls_config *cfg, int64_t vocab, const ls_plan_mod
 
 /* ---- a step ---- */
 
-/* How much longer a rank's compute takes with its share of the host's cores. */
+/* How much longer compute takes where the ranks of a host have more threads than it has cores.
+ */
 static double slower(const ls_plan_rates *r, const ls_plan_link *link, int world)
 {
-    double threads = (double)r->threads, share = (double)r->cores / world;
+    double wanted = (double)r->threads * world, cores = r->cores;
 
-    return link->bandwidth > 0 || share >= threads ? 1 : threads / share;
+    return link->bandwidth > 0 || wanted <= cores ? 1 : wanted / cores;
 }
 
 /*

@@ -148,6 +148,8 @@ static ls_status compare_config(ls_resume *r)
         return ls_fail_in(status, "the config in %s", path);
     ls_config_adopt_schedule(r->cfg, r->state.schedule_steps, r->state.min_lr);
     status = ls_config_compare(r->cfg, &then, path, &r->opts->allow);
+    r->keeps_tokenizer =
+        !strcmp(r->cfg->data.tokenizer, "char") && !strcmp(then.data.tokenizer, "char");
     ls_config_free(&then);
     if (!status && r->cfg->optim.schedule.warmup >= r->cfg->optim.schedule.steps)
         status = ls_fail(LS_ECONFIG,
@@ -166,9 +168,11 @@ static ls_status check(ls_resume *r)
 
     if (!status)
         status = compare_config(r);
-    if (!status && !r->opts->new_data)
-        status = ls_train_state_compare_data(&r->state, r->cfg, &r->prints);
-    return status;
+    if (status)
+        return status;
+    status        = ls_train_state_compare_data(&r->state, r->cfg, &r->prints);
+    r->other_data = status == LS_ECONFIG;
+    return r->other_data && r->opts->new_data ? LS_OK : status;
 }
 
 static void close_one(ls_resume *r)
@@ -278,6 +282,11 @@ ls_status ls_resume_find(ls_config *cfg, const ls_train_opts *opts, const ls_ran
     return status;
 }
 
+const char *ls_resume_tokenizer(const ls_resume *r)
+{
+    return r->view && r->keeps_tokenizer ? ls_safetensors_metadata(r->view, "tokenizer") : NULL;
+}
+
 /* ---- load ---- */
 
 /* The same text has the same tokens only with the same tokenizer. */
@@ -309,7 +318,7 @@ static ls_status load_tensors(ls_resume *r, ls_trainer *trainer)
 static ls_status set_place(ls_resume *r, ls_trainer *trainer)
 {
     ls_trainer_place place  = {.step      = r->state.counters.step,
-                               .sequences = r->opts->new_data ? 0 : r->state.counters.sequences};
+                               .sequences = r->other_data ? 0 : r->state.counters.sequences};
     ls_status        status = ls_train_state_started(&r->state, trainer, &place);
 
     if (!status)

@@ -29,18 +29,23 @@ typedef struct {
     const ls_train_opts *opts;
     const ls_ranks      *ranks;
     ls_candidates        candidates;
-    int                  at;       /* of them, the one that is open */
-    ls_safetensors      *view;     /* NULL: from the start */
-    ls_train_state       state;    /* of it */
-    bool                 in_place; /* it is one of run.dir's own */
-    ls_data_prints       prints;   /* of cfg's data, on all ranks */
-    ls_strbuf            refused;  /* a line each */
+    int                  at;              /* of them, the one that is open */
+    ls_safetensors      *view;            /* NULL: from the start */
+    ls_train_state       state;           /* of it */
+    bool                 in_place;        /* it is one of run.dir's own */
+    bool                 other_data;      /* than it was written with */
+    bool                 keeps_tokenizer; /* of its characters, whatever the data hold */
+    ls_data_prints       prints;          /* of cfg's data, on all ranks */
+    ls_strbuf            refused;         /* a line each */
 } ls_resume;
 
 /* All ranks.  To be closed, in failure too.  ECONFIG for a checkpoint of another training, or a
  * path that is not there. */
 LS_MUST_CHECK ls_status ls_resume_find(ls_config *cfg, const ls_train_opts *opts,
                                        const ls_ranks *ranks, ls_resume *r);
+
+/* The one that the trainer is to be made with: the checkpoint's; NULL: the config's. */
+const char *ls_resume_tokenizer(const ls_resume *r);
 
 /* Fills the trainer, which was made with cfg as find left it. */
 LS_MUST_CHECK ls_status ls_resume_load(ls_resume *r, ls_trainer *trainer);

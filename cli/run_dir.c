@@ -110,6 +110,22 @@ static void close_folder(DIR *folder)
         closedir(folder);
 }
 
+/* By the holder of the lock, so nobody is writing these; a report may be just being written.
+ * What cannot be removed is in nobody's way. */
+static void remove_leftovers(const char *dir)
+{
+    for (int i = 0; i < N_FILES; i++) {
+        char *path = strcmp(files[i], "report.html") ? ls_run_dir_path(dir, files[i]) : NULL;
+        if (path)
+            ls_atomic_sweep(path);
+        free(path);
+    }
+    char *store = ls_run_dir_path(dir, "checkpoints");
+    if (store && exists(dir, "checkpoints"))
+        (void)!ls_store_open(store);
+    free(store);
+}
+
 static bool any_file(const char *dir)
 {
     DIR *folder = opendir(dir);
@@ -187,6 +203,8 @@ ls_status ls_run_dir_open(const char *dir, char **aside)
     *aside = NULL;
     if (!status)
         status = prove_writable(dir);
+    if (!status)
+        remove_leftovers(dir);
     if (!status && any_file(dir))
         status = move_aside(dir, aside);
     return status;
@@ -196,7 +214,11 @@ ls_status ls_run_dir_reopen(const char *dir)
 {
     ls_status status = make_with_parents(dir);
 
-    return status ? status : prove_writable(dir);
+    if (!status)
+        status = prove_writable(dir);
+    if (!status)
+        remove_leftovers(dir);
+    return status;
 }
 
 enum { WAIT_S = 10, LOOKS_A_SECOND = 20 };

@@ -93,6 +93,8 @@ static ls_status write_file(const char *path, const header *h, const ls_tokens *
     if (!status)
         status = ls_atomic_commit(&f);
     ls_atomic_abandon(&f);
+    if (!status)
+        ls_atomic_sweep(path); /* whoever else was writing it wrote the same */
     return status;
 }
 

@@ -336,7 +336,7 @@ static ls_status make_trainer(ls__run *r, ls_config *cfg, const ls_train_opts *o
         status = ls_resume_find(cfg, opts, &r->ranks, &r->resume);
     if (status)
         return status;
-    status = ls_trainer_new(cfg, &r->ranks, &r->trainer);
+    status = ls_trainer_new_with(cfg, &r->ranks, ls_resume_tokenizer(&r->resume), &r->trainer);
     return status ? ls_blame_config(status) : load(r);
 }
 

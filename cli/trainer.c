@@ -15,13 +15,14 @@
 #include "core/clock.h"
 #include "optim/grad_norm.h"
 
-static ls_status load_data(ls_trainer *t)
+static ls_status load_data(ls_trainer *t, const char *tokenizer)
 {
     ls_dataset_opts opts  = ls_dataset_opts_of(t->cfg);
     ls_token_store  cache = ls_token_cache(t->cfg);
 
-    opts.store       = &cache;
-    ls_status status = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
+    opts.store          = &cache;
+    opts.tokenizer_json = tokenizer;
+    ls_status status    = ls_host_data_load(t->ranks, &opts, &t->shared, &t->data);
 
     if (status)
         return status;
@@ -57,8 +58,8 @@ static ls_status make_model(ls_trainer *t)
 /* Values, of all parameters or of this rank's rows, and what goes with them. */
 static ls_status fill_model(ls_trainer *t)
 {
-    ls_optimizer_opts opts   = ls_optimizer_opts_of(t->cfg);
-    ls_status         status = ls_model_fill(t->cfg, t->model, t->parameters, t->n);
+    ls_optimizer_opts opts = ls_optimizer_opts_of(t->cfg);
+    ls_status status = ls_model_fill(t->cfg, t->model, t->parameters, t->n, t->data.tokenizer);
 
     bool replicas = !t->parallel.shards; /* which rounds by itself */
     if (!status && replicas && t->cfg->parallel.param_dtype == LS_CFG_DTYPE_BF16)
@@ -91,6 +92,12 @@ static ls_status distribute(ls_trainer *t)
 
 ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer **trainer)
 {
+    return ls_trainer_new_with(cfg, ranks, NULL, trainer);
+}
+
+ls_status ls_trainer_new_with(const ls_config *cfg, const ls_ranks *ranks,
+                              const char *tokenizer, ls_trainer **trainer)
+{
     ls_trainer *t = ls_calloc(1, sizeof *t);
 
     *trainer = NULL;
@@ -101,7 +108,7 @@ ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks, ls_trainer
     t->accuracy      = NAN;
     ls_status status = compare_configs(t);
     if (!status)
-        status = ls_ranks_agree(ranks, load_data(t));
+        status = ls_ranks_agree(ranks, load_data(t, tokenizer));
     if (!status)
         status = ls_ranks_agree(ranks, make_model(t));
     if (!status)

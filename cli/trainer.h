@@ -38,6 +38,10 @@ typedef struct {
  */
 LS_MUST_CHECK ls_status ls_trainer_new(const ls_config *cfg, const ls_ranks *ranks,
                                        ls_trainer **trainer);
+
+/* The same with a tokenizer as ls_tokenizer_to_json() has it; NULL: the config's. */
+LS_MUST_CHECK ls_status ls_trainer_new_with(const ls_config *cfg, const ls_ranks *ranks,
+                                            const char *tokenizer, ls_trainer **trainer);
 void                    ls_trainer_free(ls_trainer *trainer); /* NULL is allowed */
 
 /* This rank has failed, perhaps alone: freeing waits for no other.  NULL is allowed. */

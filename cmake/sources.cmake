@@ -46,6 +46,7 @@ set(LS_SOURCES
   core/kernels/gather.c
   core/kernels/gemm.c
   core/kernels/gemm_bf16.c
+  core/kernels/gemm_small.c
   ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c
@@ -98,6 +99,8 @@ set(LS_SOURCES
   data/token_format.c
   data/tokenizer.c
   data/tokenizer_json.c
+  data/tokenizer_sections.c
+  data/tokenizer_vocab.c
   data/unicode_classes.c
   # dist/comm
   dist/comm/address.c
@@ -170,6 +173,7 @@ set(LS_SOURCES
   checkpoint/chunk_io.c
   checkpoint/atomic_folder.c
   checkpoint/hf_config.c
+  checkpoint/hf_end_of_text.c
   checkpoint/hf_export.c
   checkpoint/hf_import.c
   checkpoint/hf_names.c
@@ -178,10 +182,12 @@ set(LS_SOURCES
   checkpoint/load.c
   checkpoint/manifest.c
   checkpoint/manifest_parse.c
+  checkpoint/manifest_read.c
   checkpoint/params.c
   checkpoint/params_match.c
   checkpoint/rows.c
   checkpoint/save.c
+  checkpoint/save_manifest.c
   checkpoint/save_rank.c
   checkpoint/safetensors.c
   checkpoint/safetensors_dtype.c

@@ -101,6 +101,16 @@ static void charge(int64_t bytes, ls_mem_category category)
     s->total += bytes;
     s->peak[category] = larger(s->peak[category], s->current[category]);
     s->total_peak     = larger(s->total_peak, s->total);
+    s->working_peak   = larger(s->working_peak, s->total - s->current[LS_MEM_SNAPSHOT]);
+}
+
+/* What counts against the limit: Note [what later steps need] in alloc.h. */
+static int64_t in_use_locked(ls_mem_category category)
+{
+    const ls_mem_stats *s = &heap.stats;
+
+    return category == LS_MEM_SNAPSHOT ? s->working_peak + s->current[LS_MEM_SNAPSHOT]
+                                       : s->total;
 }
 
 static void trim_locked(void)
@@ -167,7 +177,7 @@ void *ls_mem_alloc(size_t bytes, ls_mem_category category)
     int64_t charged = ls_mem_charged(bytes);
 
     pthread_mutex_lock(&heap.lock);
-    int64_t limit = heap.limit, total = heap.stats.total, peak = heap.stats.total_peak;
+    int64_t limit = heap.limit, total = in_use_locked(category), peak = heap.stats.total_peak;
     bool    over  = limit && charged > limit - total;
     void   *block = over || c < 0 ? NULL : take_locked(c);
     if (block)
@@ -206,7 +216,7 @@ ls_status ls_mem_charge(size_t bytes, ls_mem_category category)
     if (injected_failure())
         return LS_ENOMEM;
     pthread_mutex_lock(&heap.lock);
-    int64_t limit = heap.limit, total = heap.stats.total, peak = heap.stats.total_peak;
+    int64_t limit = heap.limit, total = in_use_locked(category), peak = heap.stats.total_peak;
     bool    over = limit && (bytes > INT64_MAX || (int64_t)bytes > limit - total);
     if (!over)
         charge((int64_t)bytes, category);
@@ -233,7 +243,8 @@ void ls_mem_reset_peaks(void)
 {
     pthread_mutex_lock(&heap.lock);
     memcpy(heap.stats.peak, heap.stats.current, sizeof heap.stats.peak);
-    heap.stats.total_peak = heap.stats.total;
+    heap.stats.total_peak   = heap.stats.total;
+    heap.stats.working_peak = heap.stats.total - heap.stats.current[LS_MEM_SNAPSHOT];
     pthread_mutex_unlock(&heap.lock);
 }
 

@@ -6,6 +6,11 @@
  * category, with current and peak figures and an optional limit.  Like malloc itself it is
  * one per process and safe to call from any thread.
  *
+ * Note [what later steps need]
+ * A snapshot of the state is held while steps go on.  Where there is a limit it may have what
+ * the largest use so far of everything else leaves, not what is free at the moment: between
+ * two steps their activations are not there.
+ *
  * ls_calloc() is for small objects with no place in the statistics.  Both count down the same
  * injected failure, so that a test can let the n-th allocation fail for every n.
  */
@@ -23,6 +28,7 @@
     X(OPTIM, "optim")             \
     X(ACTIVATIONS, "activations") \
     X(COMM, "comm")               \
+    X(SNAPSHOT, "snapshot")       \
     X(OTHER, "other")
 
 typedef enum {
@@ -37,7 +43,8 @@ typedef struct {
     int64_t peak[LS_MEM_COUNT];    /* their largest values so far */
     int64_t total;                 /* bytes in use */
     int64_t total_peak;
-    int64_t reserved; /* bytes taken from the system, in use or cached */
+    int64_t working_peak; /* the largest total without snapshots */
+    int64_t reserved;     /* bytes taken from the system, in use or cached */
 } ls_mem_stats;
 
 /* "params", "grads", ...; a literal. */
@@ -47,7 +54,10 @@ const char *ls_mem_category_name(ls_mem_category category);
 ls_mem_stats ls_mem_get_stats(void);
 void         ls_mem_reset_peaks(void);
 
-/* Limit on the bytes in use; 0 means none.  Beyond it an allocation fails with ENOMEM. */
+/*
+ * Limit on the bytes in use; 0 means none.  Beyond it an allocation fails with ENOMEM; that of
+ * a snapshot also where it would leave less than Note [what later steps need] says.
+ */
 void ls_mem_set_limit(int64_t bytes);
 
 /* Returns every cached block to the system. */

@@ -248,6 +248,17 @@ out:
 /* Below UINT_MAX, which bounds what zlib takes in one call. */
 enum { MOST_BLOCK = 1 << 30 };
 
+size_t ls_zlib_bound(size_t bytes)
+{
+    z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free};
+
+    if (deflateInit(&z, Z_BEST_SPEED) != Z_OK)
+        return 0;
+    size_t bound = deflateBound(&z, (uLong)bytes);
+    deflateEnd(&z);
+    return bound;
+}
+
 ls_status ls_zlib_deflate(const void *data, size_t bytes, ls_bytes *out)
 {
     z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free};

@@ -36,6 +36,9 @@ uint32_t ls_crc32(uint32_t crc, const void *data, size_t bytes);
 /* The CRC-32 of data of checksum a with `bytes_b` bytes of checksum b behind it. */
 uint32_t ls_crc32_combine(uint32_t a, uint32_t b, uint64_t bytes_b);
 
+/* The most bytes that ls_zlib_deflate() asks room for; 0: ENOMEM. */
+size_t ls_zlib_bound(size_t bytes);
+
 /* Appends data as one zlib stream (RFC 1950). */
 LS_MUST_CHECK ls_status ls_zlib_deflate(const void *data, size_t bytes, ls_bytes *out);
 

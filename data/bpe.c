@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "core/gz.h"
 #include "core/utf8.h"
+#include "data/tokenizer.h"
 #include "data/tokenizer_impl.h"
 
 enum { CACHED = 48, CACHE_ENTRIES = 1 << 20, LONGEST_PIECE = 1 << 28 };
@@ -26,6 +27,7 @@ void ls__bpe_free(ls__bpe *bpe)
     free(bpe->merged);
     free(bpe->added);
     ls__pair_map_free(&bpe->rank);
+    ls__bytes_map_free(&bpe->whole);
     free(bpe);
 }
 
@@ -190,14 +192,15 @@ static ls_status append(encoder *e, int32_t token, size_t at)
     return LS_OK;
 }
 
-static ls_status append_all(encoder *e, const int32_t *token, int32_t n, size_t at)
+/* `space`: their first byte is not in the text. */
+static ls_status append_all(encoder *e, const int32_t *token, int32_t n, size_t at, bool space)
 {
     const size_t *first  = e->bpe->first;
     ls_status     status = LS_OK;
 
     for (int32_t i = 0; i < n && !status; i++) {
         status = append(e, token[i], at);
-        at += first[token[i] + 1] - first[token[i]];
+        at += first[token[i] + 1] - first[token[i]] - (space && !i);
     }
     return status;
 }
@@ -224,15 +227,24 @@ static ls_status start_char(encoder *e, size_t at, size_t size, size_t *bytes, i
     return LS_OK;
 }
 
-static ls_status start_piece(encoder *e, size_t at, size_t size, int32_t *n)
+/* The space in front of a text that has none there. */
+static ls_status start_space(encoder *e, size_t at, int32_t *n)
+{
+    e->merger.token[(*n)++] = e->bpe->byte_token[' '];
+    return e->merger.token[0] < 0 ? ls__token_unknown(e->text, at, ' ') : LS_OK;
+}
+
+static ls_status start_piece(encoder *e, size_t at, size_t size, bool space, int32_t *n)
 {
     ls_status status = size > LONGEST_PIECE
                            ? ls_fail(LS_EFORMAT, "%s: a word of %zu bytes at byte %zu",
                                      ls_text_locate(e->text, at).path, size,
                                      ls_text_locate(e->text, at).offset)
-                           : reserve(&e->merger, 3 * size);
+                           : reserve(&e->merger, 3 * size + space);
 
     *n = 0;
+    if (!status && space)
+        status = start_space(e, at, n);
     for (size_t i = 0, bytes; i < size && !status; i += bytes)
         status = start_char(e, at + i, size - i, &bytes, n);
     return status;
@@ -264,6 +276,43 @@ static ls_status keep(encoder *e, size_t at, size_t size, int32_t n)
     return LS_OK;
 }
 
+/* The token that a piece of n bytes is as a whole, -1 for none. */
+static int32_t whole_piece(const encoder *e, int32_t n)
+{
+    const ls__bpe *bpe = e->bpe;
+    unsigned char  bytes[LS_TOKEN_LONGEST];
+
+    if (!bpe->whole_first || n > LS_TOKEN_LONGEST)
+        return -1;
+    for (int32_t i = 0; i < n; i++)
+        bytes[i] = bpe->bytes[bpe->first[e->merger.token[i]]];
+    return ls__bytes_map_find(&bpe->whole, bytes, (size_t)n);
+}
+
+/* From the tokens of n bytes to those of the piece, whose number it returns. */
+static int32_t merge_piece(encoder *e, int32_t n)
+{
+    int32_t whole = whole_piece(e, n);
+
+    if (whole >= 0) {
+        e->merger.token[0] = whole;
+        return 1;
+    }
+    merge_all(e->bpe, &e->merger, n);
+    return gather(&e->merger, n);
+}
+
+static ls_status encode_spaced(encoder *e, size_t at, size_t size)
+{
+    int32_t   n;
+    ls_status status = start_piece(e, at, size, true, &n);
+
+    if (status)
+        return status;
+    n = merge_piece(e, n);
+    return append_all(e, e->merger.token, n, at, true);
+}
+
 static ls_status encode_piece(encoder *e, size_t at, size_t size)
 {
     int32_t n, known = -1;
@@ -272,23 +321,29 @@ static ls_status encode_piece(encoder *e, size_t at, size_t size)
         known = ls__bytes_map_find(&e->cache, e->text->data + at, size);
     if (known >= 0 && e->kept.data) {
         const int32_t *kept = (const int32_t *)(const void *)e->kept.data + known;
-        return append_all(e, kept + 1, kept[0], at);
+        return append_all(e, kept + 1, kept[0], at, false);
     }
-    ls_status status = start_piece(e, at, size, &n);
+    ls_status status = start_piece(e, at, size, false, &n);
     if (status)
         return status;
-    merge_all(e->bpe, &e->merger, n);
-    n      = gather(&e->merger, n);
+    n      = merge_piece(e, n);
     status = keep(e, at, size, n);
-    return status ? status : append_all(e, e->merger.token, n, at);
+    return status ? status : append_all(e, e->merger.token, n, at, false);
 }
 
+/* A part of the text in which no added token stands. */
 static ls_status encode_pieces(encoder *e, size_t from, size_t end)
 {
-    ls_status status = LS_OK;
+    const unsigned char *text   = e->text->data;
+    ls_status            status = LS_OK;
 
+    if (e->bpe->prefix_space && from < end && text[from] != ' ') {
+        size_t n = ls__piece_length_spaced(text + from, end - from);
+        status   = encode_spaced(e, from, n);
+        from += n;
+    }
     for (size_t n; from < end && !status; from += n) {
-        n      = ls__piece_length(e->text->data + from, end - from);
+        n      = e->bpe->cut(text + from, end - from);
         status = encode_piece(e, from, n);
     }
     return status;
@@ -328,12 +383,30 @@ static ls_status encode_part(encoder *e, bool late, size_t from, size_t end)
     return status;
 }
 
+static ls_status append_around(encoder *e, const ls__around *around, size_t at)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < around->n && !status; i++)
+        status = append(e, around->token[i], at);
+    return status;
+}
+
+static ls_status encode_text(encoder *e)
+{
+    size_t    end    = e->text->size;
+    ls_status status = append_around(e, &e->bpe->before, 0);
+
+    if (!status)
+        status = e->bpe->n_added ? encode_part(e, false, 0, end) : encode_pieces(e, 0, end);
+    return status ? status : append_around(e, &e->bpe->behind, end);
+}
+
 ls_status ls__bpe_encode(const ls__bpe *bpe, const ls_text *text, int32_t limit,
                          ls_tokens *tokens)
 {
     encoder e = {.bpe = bpe, .text = text, .limit = limit, .width = ls_tokens_width(bpe->size)};
-    ls_status status =
-        bpe->n_added ? encode_part(&e, false, 0, text->size) : encode_pieces(&e, 0, text->size);
+    ls_status status = encode_text(&e);
 
     ls_mem_free(e.merger.memory, e.merger.room * BYTES_EACH, LS_MEM_OTHER);
     ls__bytes_map_free(&e.cache);

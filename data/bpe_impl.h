@@ -5,12 +5,17 @@
  *
  * A piece starts as the tokens of its bytes.  The neighbours whose merge has the lowest rank
  * are joined, the leftmost of equals first, until no pair is left that has one.
+ *
+ * A file may ask for more: a space in front of each part of a text that has none there
+ * (add_prefix_space), pieces that are tokens as they are without a merge (ignore_merges),
+ * tokens before and behind the whole text (its post-processor's template).
  */
 #ifndef LS_DATA_BPE_IMPL_H
 #define LS_DATA_BPE_IMPL_H
 
 #include <stdbool.h>
 
+#include "core/json.h"
 #include "data/maps_impl.h"
 #include "data/text.h"
 #include "data/token_file.h"
@@ -23,6 +28,17 @@ typedef struct {
     bool                 late; /* looked for after those that are not (normalized in JSON) */
 } ls__added_token;
 
+/* Bytes of the first piece of a text of at least one byte. */
+typedef size_t ls__cut(const unsigned char *text, size_t size);
+
+enum { LS__MOST_AROUND = 8 };
+
+/* Tokens that stand before or behind each text. */
+typedef struct {
+    int32_t token[LS__MOST_AROUND];
+    int     n;
+} ls__around;
+
 typedef struct {
     char            *json; /* tokenizer.json, as it was read */
     int32_t          size; /* tokens are 0 .. size - 1, of which some may be missing */
@@ -33,6 +49,11 @@ typedef struct {
     int32_t         *merged;          /* by rank: what becomes of them */
     ls__added_token *added;
     int              n_added;
+    ls__cut         *cut;
+    bool             prefix_space;
+    bool             whole_first; /* a piece that is a token as a whole is that token */
+    ls__bytes_map    whole;       /* then: tokens by their bytes */
+    ls__around       before, behind;
 } ls__bpe;
 
 /* A copy of a tokenizer.json's text, parsed; name stands in messages.  LS_EFORMAT: not JSON or
@@ -44,8 +65,37 @@ void                    ls__bpe_free(ls__bpe *bpe); /* NULL is allowed */
 LS_MUST_CHECK ls_status ls__bpe_encode(const ls__bpe *bpe, const ls_text *text, int32_t limit,
                                        ls_tokens *tokens);
 
-/* Bytes of the first piece of a text of at least one byte. */
-size_t ls__piece_length(const unsigned char *text, size_t size);
+/* GPT-2's pattern; Llama 3's, which takes numbers by threes and new lines to what is before. */
+ls__cut ls__piece_length, ls__piece_length_llama3;
+
+/*
+ * The bytes of the text in the first piece of GPT-2's pattern when a space is put in front of
+ * it; 0: the space stands alone.
+ */
+ls__cut ls__piece_length_spaced;
+
+/*
+ * What a tokenizer.json says beside its vocabulary and merges: how text is cut and what stands
+ * around it.  LS_EUNSUPPORTED for what is not ours, by name; LS_EFORMAT.
+ */
+LS_MUST_CHECK ls_status ls__bpe_read_sections(const ls_json *root, const char *name,
+                                              ls__bpe *bpe);
+
+/* LS_EUNSUPPORTED unless a value is absent, null, or what it is by default: false, "" or 0. */
+LS_MUST_CHECK ls_status ls__bpe_check_off(const char *name, const ls_json *part,
+                                          const char *where, const char *key);
+
+/* A path whose last name is vocab.json. */
+bool ls__is_vocab_json(const char *path);
+
+/*
+ * The tokenizer.json, freed with free(), of a vocab.json with merges.txt beside it.  LS_EIO;
+ * LS_EFORMAT; LS_EUNSUPPORTED for what GPT-2's are not; each names the file.
+ */
+LS_MUST_CHECK ls_status ls__vocab_to_json(const char *path, char **json);
+
+/* "type" of an object, "null" for none, "" where it has none. */
+const char *ls__type_of(const ls_json *part);
 
 /*
  * The characters that stand for bytes in tokenizer.json: printable ones of Latin-1 for

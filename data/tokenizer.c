@@ -182,8 +182,8 @@ static ls_status reject(const ls_tokenizer *t, const ls_text *text, size_t at, s
     ls_text_place place = ls_text_locate(text, at);
     return ls_fail(LS_ECONFIG,
                    "%s: unknown character '%.*s' (U+%04" PRIX32
-                   ") at byte %zu: it is not among the "
-                   "%" PRId32 " of the training text",
+                   ") at byte %zu: it is none of the %" PRId32
+                   " characters that the tokenizer was made of",
                    place.path, point < ' ' ? 0 : (int)n, (const char *)text->data + at, point,
                    place.offset, t->size);
 }
@@ -259,6 +259,49 @@ size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
     }
     out[0] = (char)token;
     return 1;
+}
+
+int32_t ls_tokenizer_find_added(const ls_tokenizer *tokenizer, const char *text)
+{
+    const ls__bpe *bpe = tokenizer->bpe;
+
+    for (int i = 0; bpe && i < bpe->n_added; i++)
+        if (bpe->added[i].bytes == strlen(text) &&
+            !memcmp(bpe->added[i].text, text, bpe->added[i].bytes))
+            return bpe->added[i].id;
+    return -1;
+}
+
+bool ls_ends_has(const ls_ends *ends, int32_t token)
+{
+    for (int i = 0; i < ends->n; i++)
+        if (ends->token[i] == token)
+            return true;
+    return false;
+}
+
+bool ls_ends_add(ls_ends *ends, int32_t token)
+{
+    if (ls_ends_has(ends, token))
+        return true;
+    if (ends->n == LS_MOST_ENDS)
+        return false;
+    ends->token[ends->n++] = token;
+    return true;
+}
+
+ls_ends ls_tokenizer_ends(const ls_tokenizer *tokenizer)
+{
+    static const char *const names[] = {"<|endoftext|>", "</s>", "<|end_of_text|>",
+                                        "<|eot_id|>", "<eos>"};
+    ls_ends                  ends    = {0};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int32_t token = ls_tokenizer_find_added(tokenizer, names[i]);
+        if (token >= 0)
+            ls_ends_add(&ends, token);
+    }
+    return ends;
 }
 
 /* ---- JSON ---- */
@@ -382,12 +425,25 @@ ls_status ls_tokenizer_from_json(const char *json, ls_tokenizer **tokenizer)
     return is_bpe ? parse_bpe(json, "tokenizer", tokenizer) : status;
 }
 
+static ls_status load_vocab(const char *path, ls_tokenizer **tokenizer)
+{
+    char     *json;
+    ls_status status = ls__vocab_to_json(path, &json);
+
+    if (!status)
+        status = parse_bpe(json, path, tokenizer);
+    free(json);
+    return status;
+}
+
 ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer)
 {
-    ls_bytes  text   = {0};
-    ls_status status = ls_gz_read_file(path, &text);
+    ls_bytes text = {0};
 
     *tokenizer = NULL;
+    if (ls__is_vocab_json(path))
+        return load_vocab(path, tokenizer);
+    ls_status status = ls_gz_read_file(path, &text);
     if (!status)
         status = ls_bytes_reserve(&text, 1);
     if (!status) {

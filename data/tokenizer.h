@@ -10,6 +10,8 @@
 #ifndef LS_DATA_TOKENIZER_H
 #define LS_DATA_TOKENIZER_H
 
+#include <stdbool.h>
+
 #include "data/text.h"
 #include "data/token_file.h"
 
@@ -44,8 +46,9 @@ ls_tokenizer_kind ls_tokenizer_get_kind(const ls_tokenizer *tokenizer);
 int32_t           ls_tokenizer_vocab_size(const ls_tokenizer *tokenizer);
 
 /*
- * The tokenizer of a tokenizer.json.  LS_EIO; LS_EFORMAT for one that is malformed;
- * LS_EUNSUPPORTED for another kind (WordPiece, Unigram, ...) or part, which it names.
+ * The tokenizer of a tokenizer.json, or of GPT-2's vocab.json with merges.txt beside it.
+ * LS_EIO; LS_EFORMAT for one that is malformed; LS_EUNSUPPORTED for another kind (WordPiece,
+ * Unigram, ...) or part, which it names.
  */
 LS_MUST_CHECK ls_status ls_tokenizer_load(const char *path, ls_tokenizer **tokenizer);
 
@@ -61,6 +64,23 @@ LS_MUST_CHECK ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const
 /* Writes the bytes of a token and returns their number; 0 for one beyond the vocabulary. */
 size_t ls_tokenizer_decode(const ls_tokenizer *tokenizer, int32_t token,
                            char out[LS_TOKEN_LONGEST]);
+
+enum { LS_MOST_ENDS = 16 };
+
+/* Tokens at which a text ends; {0}: none. */
+typedef struct {
+    int32_t token[LS_MOST_ENDS];
+    int     n;
+} ls_ends;
+
+bool ls_ends_has(const ls_ends *ends, int32_t token);
+bool ls_ends_add(ls_ends *ends, int32_t token); /* false: there are LS_MOST_ENDS already */
+
+/* The added tokens by the name of an end of text: "<|endoftext|>", "</s>", and the like. */
+ls_ends ls_tokenizer_ends(const ls_tokenizer *tokenizer);
+
+/* The token that an added token's text is, -1 for none. */
+int32_t ls_tokenizer_find_added(const ls_tokenizer *tokenizer, const char *text);
 
 /*
  * {"kind":"byte"}, {"kind":"char","code_points":[10,32,...]} or the tokenizer.json as it was

@@ -32,49 +32,6 @@ typedef struct {
     ls__bpe       *bpe;
 } parser;
 
-/* ---- what is refused ---- */
-
-static const char *type_of(const ls_json *part, const char **type)
-{
-    if (!part || part->kind == LS_JSON_NULL)
-        return *type = "null";
-    if (part->kind != LS_JSON_OBJECT || ls_json_get_string(part, "type", type))
-        *type = "";
-    return *type;
-}
-
-/* A section that may be absent or null (where `wanted` is NULL: must be), or of one type. */
-static ls_status check_section(const parser *p, const char *key, const char *wanted,
-                               bool required)
-{
-    const char *type;
-
-    type_of(ls_json_find(p->root, key), &type);
-    if ((wanted && !strcmp(type, wanted)) || (!required && !strcmp(type, "null")))
-        return LS_OK;
-    return ls_fail(LS_EUNSUPPORTED, "%s: its %s is %.60s, not in this version; wanted %s%s",
-                   p->name, key, *type ? type : "set", wanted ? wanted : "null",
-                   wanted && !required ? " or null" : "");
-}
-
-/* A value that must be absent, null, or what it is by default: false, "" or 0. */
-static ls_status check_off(const parser *p, const ls_json *part, const char *where,
-                           const char *key)
-{
-    const ls_json *v = ls_json_find(part, key);
-    bool           off;
-
-    if (!v)
-        return LS_OK;
-    off = v->kind == LS_JSON_NULL || (v->kind == LS_JSON_BOOL && !v->boolean) ||
-          (v->kind == LS_JSON_STRING && !*v->text) ||
-          (v->kind == LS_JSON_NUMBER && v->number == 0);
-    if (off)
-        return LS_OK;
-    return ls_fail(LS_EUNSUPPORTED, "%s: %s.%s is %.*s, which is not in this version", p->name,
-                   where, key, v->source_bytes < 40 ? (int)v->source_bytes : 40, v->source);
-}
-
 static ls_status check_model(parser *p)
 {
     const char *type = "null";
@@ -83,7 +40,7 @@ static ls_status check_model(parser *p)
     if (!p->model || p->model->kind != LS_JSON_OBJECT)
         return ls_fail(LS_EFORMAT, "%s: no \"model\"; it is not a tokenizer.json", p->name);
     if (ls_json_find(p->model, "type"))
-        type_of(p->model, &type);
+        type = ls__type_of(p->model);
     p->vocab  = ls_json_find(p->model, "vocab");
     p->merges = ls_json_find(p->model, "merges");
     if (!strcmp(type, "null") && p->merges) /* old files do not say it */
@@ -102,52 +59,6 @@ static ls_status check_model(parser *p)
         return ls_fail(LS_EFORMAT, "%s: model.merges is %s, wanted a list", p->name,
                        p->merges ? ls_json_kind_name(p->merges) : "missing");
     return LS_OK;
-}
-
-/* A template that puts nothing beside a text's tokens, as transformers 5 writes by itself. */
-static bool is_plain_template(const ls_json *post)
-{
-    const ls_json *single;
-    const char    *type;
-
-    if (strcmp(type_of(post, &type), "TemplateProcessing") != 0)
-        return false;
-    single = ls_json_find(post, "single");
-    return single && single->kind == LS_JSON_ARRAY && single->count == 1 &&
-           single->child->kind == LS_JSON_OBJECT && ls_json_find(single->child, "Sequence");
-}
-
-static ls_status check_sections(const parser *p)
-{
-    static const struct {
-        const char *key, *wanted;
-        bool        required;
-    } sections[]                    = {{"normalizer", NULL, false},
-                                       {"pre_tokenizer", "ByteLevel", true},
-                                       {"post_processor", "ByteLevel", false},
-                                       {"decoder", "ByteLevel", false},
-                                       {"truncation", NULL, false},
-                                       {"padding", NULL, false}};
-    static const char *const off[]  = {"dropout", "continuing_subword_prefix",
-                                       "end_of_word_suffix", "byte_fallback", "ignore_merges"};
-    ls_status                status = LS_OK;
-
-    for (size_t i = 0; i < sizeof sections / sizeof *sections && !status; i++)
-        if (strcmp(sections[i].key, "post_processor") != 0 ||
-            !is_plain_template(ls_json_find(p->root, sections[i].key)))
-            status =
-                check_section(p, sections[i].key, sections[i].wanted, sections[i].required);
-    for (size_t i = 0; i < sizeof off / sizeof *off && !status; i++)
-        status = check_off(p, p->model, "model", off[i]);
-    if (status)
-        return status;
-    const ls_json *cut   = ls_json_find(p->root, "pre_tokenizer");
-    const ls_json *regex = ls_json_find(cut, "use_regex");
-    if (regex && (regex->kind != LS_JSON_BOOL || !regex->boolean))
-        return ls_fail(LS_EUNSUPPORTED,
-                       "%s: pre_tokenizer.use_regex is false, which is not in this version",
-                       p->name);
-    return check_off(p, cut, "pre_tokenizer", "add_prefix_space");
 }
 
 /* ---- vocabulary ---- */
@@ -198,7 +109,7 @@ static ls_status take_added(parser *p, const ls_json *a)
     if (status)
         return ls_fail_in(status, "%s: added_tokens", p->name);
     for (size_t i = 0; i < sizeof off / sizeof *off && !status; i++)
-        status = check_off(p, a, "added_tokens", off[i]);
+        status = ls__bpe_check_off(p->name, a, "added_tokens", off[i]);
     const ls_json *id    = ls_json_find(a, "id");
     int32_t        known = find(p, content, strlen(content));
     if (!status && known < 0)
@@ -236,7 +147,7 @@ static ls_status read_tokens(parser *p)
 }
 
 /* The bytes of a token, at most as many as its text has; their number. */
-static size_t bytes_of(const parser *p, const entry *e, unsigned char *out)
+static size_t bytes_of(const parser *p, entry *e, unsigned char *out)
 {
     if (!e->text)
         return 0;
@@ -251,8 +162,43 @@ static size_t bytes_of(const parser *p, const entry *e, unsigned char *out)
         if (at == size)
             return n + 1;
     }
+    e->plain = true;
     memcpy(out, e->text, size);
     return size;
+}
+
+/* Tokens that a whole piece may be: those of bytes. */
+static ls_status list_whole(const parser *p)
+{
+    ls__bpe *bpe = p->bpe;
+
+    for (int32_t i = 0; i < p->size && bpe->whole_first; i++) {
+        size_t   n     = bpe->first[i + 1] - bpe->first[i];
+        int32_t *place = NULL;
+        if (!n || p->entry[i].plain)
+            continue;
+        place = ls__bytes_map_at(&bpe->whole, bpe->bytes + bpe->first[i], n);
+        if (!place)
+            return LS_ENOMEM;
+        *place = i;
+    }
+    return LS_OK;
+}
+
+/* The tokens around a text are tokens. */
+static ls_status check_around(const parser *p)
+{
+    const ls__around *around[] = {&p->bpe->before, &p->bpe->behind};
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < around[k]->n; i++) {
+            int32_t token = around[k]->token[i];
+            if (token >= p->size || !p->entry[token].text)
+                return ls_fail(LS_EFORMAT,
+                               "%s: post_processor: token %" PRId32 " is not in the vocabulary",
+                               p->name, token);
+        }
+    return LS_OK;
 }
 
 static ls_status lay_out(parser *p)
@@ -403,12 +349,16 @@ static ls_status parse(parser *p)
                        ls_json_kind_name(p->added));
     ls_status status = check_model(p);
     if (!status)
-        status = check_sections(p);
+        status = ls__bpe_read_sections(p->root, p->name, p->bpe);
     if (!status)
         status = read_tokens(p);
     prepare_chars(p);
     if (!status)
         status = lay_out(p);
+    if (!status)
+        status = list_whole(p);
+    if (!status)
+        status = check_around(p);
     if (!status)
         status = find_bytes(p);
     return status ? status : read_merges(p);

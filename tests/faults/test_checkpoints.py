@@ -255,6 +255,62 @@ def test_others(folder):
     os.rename(os.path.join(folder, "kept.txt"), os.path.join(folder, "text.txt"))
 
 
+def test_new_data(folder):
+    """A char tokenizer stays; interrupted on the new data, it goes on in them."""
+    cli.write_config(folder, "char.json", run__steps=4, data__tokenizer="char", data__val_fraction=None, optim__schedule={"steps": 12})
+    other = ["--set", "data.train=few.txt"]
+    for name, text in [("few.txt", "so to be or not to be that is the best bit " * 40), ("odd.txt", "to be or n\u00f6t " * 100)]:
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def go_on(steps, *args):
+        return cli.run(folder, "train", "char.json", "--resume", "auto", "--set", f"run.steps={steps}", *args)
+
+    cli.row("a char tokenizer and new data")
+    cli.check_ok(cli.run(folder, "train", "char.json"))
+    shutil.copytree(os.path.join(folder, "r"), os.path.join(folder, "first"))
+    cli.check_ok(go_on(10, *other, "--new-data", "--nproc", "2"))
+    whole = cli.summary(folder)["state_sha256"]
+    cli.row("a character that it does not know")
+    cli.check_error(go_on(12, "--set", "data.train=odd.txt", "--new-data"), 2, "data.train", "odd.txt", "'\u00f6' (U+00F6)", "byte 10")
+    cli.row("model.init of other characters, as many")
+    with open(os.path.join(folder, "as_many.txt"), "w") as f:
+        f.write("".join(chr(ord(c) ^ 32 * c.isalpha()) for c in cli.read(folder, "text.txt").decode()))
+    cli.check_error(cli.run(folder, "train", "char.json", "--set", "model.init=first", "--set", "data.train=as_many.txt",
+                            "--set", "run.dir=n"), 2, "model.init", "its token 1 stands for 'a'", "for 'A'")
+    cli.check(not os.path.exists(os.path.join(folder, "n")), "nothing is written")
+    for name, args in [("the same words again", ["--new-data"]), ("without them", [])]:
+        cli.row(f"new data, interrupted, {name}")
+        shutil.rmtree(os.path.join(folder, "r"))
+        shutil.copytree(os.path.join(folder, "first"), os.path.join(folder, "r"))
+        cli.check_ok(go_on(7, *other, "--new-data"))
+        cli.check_ok(go_on(10, *other, *args))
+        cli.equal(cli.summary(folder)["state_sha256"], whole, "state_sha256")
+
+
+def test_memory(folder):
+    """Wherever training alone fits run.memory_mb, it does with its saves, to the same bits."""
+    cli.write_config(folder, "tight.json", run__steps=4, data__val_fraction=None, model__d_model=64, model__context=64, batch__global=8)
+    few = "no memory for a snapshot"
+
+    def train(mb, *args):
+        return cli.run(folder, "train", "tight.json", "--set", f"run.memory_mb={mb}", *args)
+
+    cli.check_ok(train(0))
+    want = cli.summary(folder)["state_sha256"]
+    for args in (["--set", "checkpoint.every=1"], ["--set", "checkpoint.every=1", "--set", "checkpoint.compress=true"]):
+        said = []
+        for mb in (3, 4, 5, 16):
+            cli.row(f"run.memory_mb {mb} {args[-1]}")
+            r = train(mb, *args)
+            if r.returncode and train(mb).returncode:
+                continue
+            cli.check_ok(r)
+            cli.equal(cli.summary(folder)["state_sha256"], want, "state_sha256")
+            said.append(few in r.stderr)
+        cli.equal((said[0], said[-1]), (True, False), "warnings at the tightest and the widest limit")
+
+
 def test_never_and_paths(folder):
     cli.row("never")
     start(folder)
@@ -355,7 +411,7 @@ def main():
         cli.write_config(folder, run__steps=6, checkpoint__every=2, optim__schedule={"steps": 6})
         cli.check_ok(cli.run(folder, "train", "c.json", "--nproc", "2", "--set", "run.dir=good"))
         cli.check_ok(cli.run(folder, "train", "c.json", "--set", "run.dir=longer", "--set", "run.steps=8"))
-        for test in (test_damage, test_all_damaged, test_repair, test_others, test_never_and_paths, test_not_shared, test_lock, test_disk):
+        for test in (test_damage, test_all_damaged, test_repair, test_others, test_new_data, test_memory, test_never_and_paths, test_not_shared, test_lock, test_disk):
             began = time.monotonic()
             test(folder)
             print(f"{test.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes golden_tokenizer.json: a tokenizer of the Python package tokenizers and its tokens of the corpus.
+"""Writes golden_tokenizer.json: a tokenizer of the Python package tokenizers and its tokens of the corpus,
+and those of the other kinds of tokenizer_corpus.KINDS.
 
     python3 -m pip install tokenizers==0.23.3
     python3 tests/reference/make_golden_tokenizer.py
@@ -23,13 +24,16 @@ def make():
 
 
 def main():
-    tokenizer = make()
-    tokens = [tokenizer.encode(text.decode(errors="replace")).ids for text in tokenizer_corpus.texts()]
+    tokenizer = json.loads(make().to_str())
+    rows = []
+    for kind in tokenizer_corpus.KINDS:
+        of_kind = Tokenizer.from_str(json.dumps(tokenizer_corpus.of_kind(tokenizer, kind)))
+        tokens = [of_kind.encode(text.decode(errors="replace")).ids for text in tokenizer_corpus.texts_of(kind)]
+        rows.append('"%s": [\n%s]' % (kind, ",\n".join(json.dumps(ids, separators=(",", ":")) for ids in tokens)))
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden_tokenizer.json")
     with open(path, "w", encoding="utf-8") as file:
-        file.write('{"made_by": "tokenizers %s",\n"tokenizer": %s,\n"tokens": [\n%s]}\n' % (
-            tokenizers.__version__, json.dumps(json.loads(tokenizer.to_str())),
-            ",\n".join(json.dumps(ids, separators=(",", ":")) for ids in tokens)))
+        file.write('{"made_by": "tokenizers %s",\n"tokenizer": %s,\n"tokens": {\n%s}}\n' % (
+            tokenizers.__version__, json.dumps(tokenizer), ",\n".join(rows)))
 
 
 main()

@@ -13,7 +13,7 @@ CASES = [
     "", " ", "  ", "   ", "\n", "\n\n", " \n", "\n ", "\t", "\r\n", "\r\n\r\n", " \t \n  x", "x ", "x  ", "x\n", "x \n",
     "hello", " hello", "  hello", "hello world", "hello  world", "hello   world", "hello\nworld", "hello \n world",
     "Hello, World!", "don't", "DON'T", "I'll've", "'s's's", "'", "''", "'s", " 's", "it's 'quoted'", "'tis", "y'all'd",
-    "'\u017f", "'S", "a's", "1's", "!'s", "o\u2019clock", "rock'n'roll", "'re're", "'r", "'l", "'lll", "'ve1",
+    "'\u017f", "'S", "'RE", "I'lL'Vex", "'\u017fx", "a\r\n\r\n b", " \n \t\n x", "!!\r\n\n x", "\u00a0\n\u2028\r y", "12345678", "\ta\t!\t1", "a's", "1's", "!'s", "o\u2019clock", "rock'n'roll", "'re're", "'r", "'l", "'lll", "'ve1",
     "abc123def", "123abc", "1 2 3", "1  2", "3.14159", "1,000,000", "-1", "a1b2c3", "\u00b2\u00b3\u00b9", "\u2167 \u216b",
     "\u0661\u0662\u0663", "\u4e00\u4e8c\u4e09", "\u3007", "\u00bd\u00be", "x\u00b2+y\u00b2", "\U0001d7d8\U0001d7d9",
     "!@#$%^&*()", "a!b", "a !b", "a! b", "...", " ...", "a...b", "--- ---", "<|endoftext|>", "<|endoftext|><|endoftext|>",
@@ -36,6 +36,47 @@ CASES = [
 
 SPECIAL = ["<|endoftext|>", "<|pad|>", "<|padding|>"]
 
+# Llama 3's pattern, and what makes a tokenizer.json another one of the same vocabulary: by row, its changed sections.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+
+
+def around(before, behind):
+    """A post-processor that puts special tokens before and behind a text; names to ids."""
+    def part(name):
+        return {"SpecialToken": {"id": name, "type_id": 0}}
+    parts = [*map(part, before), {"Sequence": {"id": "A", "type_id": 0}}, *map(part, behind)]
+    special = {name: {"id": name, "ids": [token], "tokens": [name]} for name, token in {**before, **behind}.items()}
+    return {"type": "TemplateProcessing", "single": parts, "pair": [*parts, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": special}
+
+
+KINDS = {
+    "gpt2": {},
+    "prefix_space": {"pre_tokenizer": {**LEVEL, "add_prefix_space": True}},
+    "ignore_merges": {"ignore_merges": True},
+    "around": {"post_processor": around({"<|pad|>": 1}, {"<|padding|>": 2, "<|endoftext|>": 0})},
+    "llama3": {"ignore_merges": True,
+               "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                   {"type": "Split", "pattern": {"Regex": LLAMA3}, "behavior": "Isolated", "invert": False},
+                   {**LEVEL, "use_regex": False}]},
+               "post_processor": {"type": "Sequence", "processors": [{**LEVEL, "trim_offsets": False},
+                                                                     around({"<|endoftext|>": 0}, {})]}},
+}
+
+
+def of_kind(tokenizer, kind):
+    """A tokenizer.json of that kind; with ignore_merges half of the merges are left out, so that it shows."""
+    made = {**tokenizer, "model": dict(tokenizer["model"])}
+    for key, value in KINDS[kind].items():
+        if key == "ignore_merges":
+            made["model"]["ignore_merges"] = value
+            made["model"]["merges"] = made["model"]["merges"][:len(made["model"]["merges"]) // 2]
+        else:
+            made[key] = value
+    return made
+
 
 def strings():
     """CASES, and random ones of characters that lie on the borders of classes."""
@@ -54,3 +95,8 @@ def texts():
     draw = random.Random(7)
     bad += [bytes(draw.choice(b"\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa9\xffa '1") for _ in range(20)) for _ in range(40)]
     return [text for text in good + bad if text]
+
+
+def texts_of(kind):
+    """One by one for GPT-2's; for the other kinds in one text, as special tokens between them part them."""
+    return texts() if kind == "gpt2" else [b"<|endoftext|>".join(texts())]

@@ -107,6 +107,32 @@ static void test_limit(void)
     ls_mem_set_limit(0);
 }
 
+/* A snapshot has what the largest use so far leaves: Note [what later steps need]. */
+static void test_snapshot(void)
+{
+    TEST_ROW("snapshot");
+    ls_mem_reset_peaks();
+    ls_mem_set_limit(ls_mem_get_stats().total + 12288);
+    void *step = ls_mem_alloc(8192, LS_MEM_ACTIVATIONS);
+    ls_mem_free(step, 8192, LS_MEM_ACTIVATIONS);
+    CHECK(!ls_mem_alloc(8192, LS_MEM_SNAPSHOT));
+    CHECK(strstr(ls_error_message(), "8192 bytes for snapshot") != NULL);
+    for (int i = 0; i < 2; i++) { /* what was held beside a snapshot counts without it */
+        void *snapshot = ls_mem_alloc(4096, LS_MEM_SNAPSHOT);
+        CHECK(snapshot != NULL);
+        CHECK(!ls_mem_alloc(64, LS_MEM_SNAPSHOT));
+        step = ls_mem_alloc(8192, LS_MEM_ACTIVATIONS);
+        CHECK(step != NULL);
+        ls_mem_free(step, 8192, LS_MEM_ACTIVATIONS);
+        ls_mem_free(snapshot, 4096, LS_MEM_SNAPSHOT);
+    }
+    ls_mem_reset_peaks();
+    void *snapshot = ls_mem_alloc(8192, LS_MEM_SNAPSHOT);
+    CHECK(snapshot != NULL);
+    ls_mem_free(snapshot, 8192, LS_MEM_SNAPSHOT);
+    ls_mem_set_limit(0);
+}
+
 static void test_too_much(void)
 {
     TEST_ROW("more than there is");
@@ -223,6 +249,7 @@ int main(void)
     test_categories();
     test_peaks();
     test_limit();
+    test_snapshot();
     test_too_much();
     test_trim();
     test_injected_failure();

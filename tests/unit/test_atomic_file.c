@@ -195,6 +195,30 @@ static void test_leftovers(void)
     CHECK(holds(temp_path(name), old_text, 3) && temp_files(false) == 2);
 }
 
+/* Of a path's own names only, whoever made them. */
+static void test_sweep(void)
+{
+    ls_atomic_file f;
+    char           path[512];
+
+    snprintf(path, sizeof path, "%s", temp_path("swept"));
+    TEST_ROW("sweep");
+    temp_put(temp_path(".swept.tmp-1-0"), "x", 1);
+    temp_put(temp_path(".swept.bin.tmp-1-0"), "x", 1);
+    temp_put(path, "kept", 4);
+    ls_atomic_sweep(path);
+    CHECK(access(temp_path(".swept.tmp-1-0"), F_OK) && !access(path, F_OK));
+    CHECK(!remove(temp_path(".swept.bin.tmp-1-0")));
+    CHECK_OK(ls_atomic_begin(&f, path));
+    ls_atomic_sweep(path);
+    CHECK_FAILS(ls_atomic_commit(&f), LS_EIO, "swept");
+    ls_atomic_abandon(&f);
+    CHECK(!remove(path));
+    TEST_ROW("sweep of nothing");
+    ls_atomic_sweep(temp_path("nowhere/x"));
+    ls_atomic_sweep("");
+}
+
 static void test_names(void)
 {
     char here[4096], longest[256] = "";
@@ -221,6 +245,7 @@ int main(void)
     test_out_of_memory();
     TEST_ROW("leftovers");
     test_leftovers();
+    test_sweep();
     test_names();
     temp_dir_remove();
     return test_summary("atomic_file");

@@ -29,47 +29,74 @@ static ls_text view(const char *text)
 
 static const struct {
     const char *name, *text, *cut;
-} pieces[] = {
-    {"words", "two words", "two| words"},
-    {"number", "abc123 45x", "abc|123| 45|x"},
-    {"contractions", "I'll we've 'tis she's", "I|'ll| we|'ve| '|tis| she|'s"},
-    {"upper case is none", "I'LL", "I|'|LL"},
-    {"others", "a--b !? .", "a|--|b| !?| ."},
-    {"apostrophe behind others", "!'s", "!'|s"},
-    {"spaces before a word", "a   b", "a|  | b"},
-    {"spaces at the end", "a   ", "a|   "},
-    {"lines", "a\n\nb \n c", "a|\n|\n|b| \n| c"},
-    {"tab before a word", "a\tb\t\tc", "a|\t|b|\t|\t|c"},
-    {"one space", " ", " "},
-    {"space before a line", " \n", " \n"},
-    {"no-break space", "a\xc2\xa0\xc2\xa0z", "a|\xc2\xa0|\xc2\xa0|z"},
-    {"letters of all kinds", "\xc3\xa9t\xc3\xa9 \xd0\xbc\xd0\xb8\xd1\x80",
-     "\xc3\xa9t\xc3\xa9| \xd0\xbc\xd0\xb8\xd1\x80"},
-    {"marks are no letters", "e\xcc\x81x", "e|\xcc\x81|x"},
-    {"numbers of all kinds", "x\xc2\xb2\xe2\x85\xa7", "x|\xc2\xb2\xe2\x85\xa7"},
-    {"not UTF-8", "ab\xff\xfe z", "ab|\xff\xfe| z"},
-    {"cut character", "ab\xe2\x82", "ab|\xe2\x82"},
-    {"NUL", "\x01\x02", "\x01\x02"},
+} pieces[] =
+    {
+        {"words", "two words", "two| words"},
+        {"number", "abc123 45x", "abc|123| 45|x"},
+        {"contractions", "I'll we've 'tis she's", "I|'ll| we|'ve| '|tis| she|'s"},
+        {"upper case is none", "I'LL", "I|'|LL"},
+        {"others", "a--b !? .", "a|--|b| !?| ."},
+        {"apostrophe behind others", "!'s", "!'|s"},
+        {"spaces before a word", "a   b", "a|  | b"},
+        {"spaces at the end", "a   ", "a|   "},
+        {"lines", "a\n\nb \n c", "a|\n|\n|b| \n| c"},
+        {"tab before a word", "a\tb\t\tc", "a|\t|b|\t|\t|c"},
+        {"one space", " ", " "},
+        {"space before a line", " \n", " \n"},
+        {"no-break space", "a\xc2\xa0\xc2\xa0z", "a|\xc2\xa0|\xc2\xa0|z"},
+        {"letters of all kinds", "\xc3\xa9t\xc3\xa9 \xd0\xbc\xd0\xb8\xd1\x80",
+         "\xc3\xa9t\xc3\xa9| \xd0\xbc\xd0\xb8\xd1\x80"},
+        {"marks are no letters", "e\xcc\x81x", "e|\xcc\x81|x"},
+        {"numbers of all kinds", "x\xc2\xb2\xe2\x85\xa7", "x|\xc2\xb2\xe2\x85\xa7"},
+        {"not UTF-8", "ab\xff\xfe z", "ab|\xff\xfe| z"},
+        {"cut character", "ab\xe2\x82", "ab|\xe2\x82"},
+        {"NUL", "\x01\x02", "\x01\x02"},
+},
+  llama3[] = {
+      {"words", "two words", "two| words"},
+      {"numbers by threes", "abc12345 67", "abc|123|45| |67"},
+      {"contractions in either case", "I'LL we'vE x'S 'tis", "I|'LL| we|'vE| x|'S| '|tis"},
+      {"long s", "it'\xc5\xbfx", "it|'\xc5\xbf|x"},
+      {"no contraction", "'lx 'rx 'q", "'lx| '|rx| '|q"},
+      {"any character before a word", "(a\tb!c\xc2\xa0z", "(a|\tb|!c|\xc2\xa0z"},
+      {"no line before a word", "a\nb\r\nc", "a|\n|b|\r\n|c"},
+      {"lines behind others", "a !!\r\n\n b", "a| !!\r\n\n| b"},
+      {"spaces before a line", "a  \n \n  b", "a|  \n \n| | b"},
+      {"spaces at the end", "a   ", "a|   "},
+      {"tab before others", "\t!! \t!", "\t|!!| |\t|!"},
+      {"numbers of all kinds", "x\xc2\xb2\xe2\x85\xa7\xc2\xb2\xc2\xb2",
+       "x|\xc2\xb2\xe2\x85\xa7\xc2\xb2|\xc2\xb2"},
+      {"not UTF-8",
+       "ab\xff\xfe z\xff"
+       "b",
+       "ab|\xff\xfe| z|\xff"
+       "b"},
 };
+
+static void check_pieces(const char *name, ls__cut *cut, const char *of, const char *want)
+{
+    const unsigned char *text = (const unsigned char *)of;
+    size_t               size = strlen(of), used = 0;
+    char                 got[128];
+
+    TEST_ROW(name);
+    for (size_t at = 0, n; at < size; at += n) {
+        n = cut(text + at, size - at);
+        if (!CHECK(n >= 1 && n <= size - at))
+            break;
+        used += (size_t)snprintf(got + used, sizeof got - used, "%s%.*s", at ? "|" : "", (int)n,
+                                 of + at);
+    }
+    if (!CHECK(!strcmp(got, want)))
+        printf("     got \"%s\", want \"%s\"\n", got, want);
+}
 
 static void test_pieces(void)
 {
-    for (size_t i = 0; i < COUNT(pieces); i++) {
-        const unsigned char *text = (const unsigned char *)pieces[i].text;
-        size_t               size = strlen(pieces[i].text), used = 0;
-        char                 cut[128];
-
-        TEST_ROW(pieces[i].name);
-        for (size_t at = 0, n; at < size; at += n) {
-            n = ls__piece_length(text + at, size - at);
-            if (!CHECK(n >= 1 && n <= size - at))
-                break;
-            used += (size_t)snprintf(cut + used, sizeof cut - used, "%s%.*s", at ? "|" : "",
-                                     (int)n, pieces[i].text + at);
-        }
-        if (!CHECK(!strcmp(cut, pieces[i].cut)))
-            printf("     got \"%s\", want \"%s\"\n", cut, pieces[i].cut);
-    }
+    for (size_t i = 0; i < COUNT(pieces); i++)
+        check_pieces(pieces[i].name, ls__piece_length, pieces[i].text, pieces[i].cut);
+    for (size_t i = 0; i < COUNT(llama3); i++)
+        check_pieces(llama3[i].name, ls__piece_length_llama3, llama3[i].text, llama3[i].cut);
 }
 
 /* ---- U+FFFD ---- */
@@ -146,6 +173,22 @@ static char *make(const parts *p)
 }
 
 static const parts good = {0};
+
+#define REGEX3                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| " \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define CUT(split, level)                                                                    \
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"," split \
+    "},"                                                                                     \
+    "{\"type\":\"ByteLevel\"," level "}]},"
+#define REGEX(text) "\"pattern\":{\"Regex\":\"" text "\"}"
+#define ISOLATED ",\"behavior\":\"Isolated\",\"invert\":false"
+#define QUIET "\"add_prefix_space\":false,\"use_regex\":false"
+#define AROUND(parts, ids)                                                        \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" parts "]," \
+    "\"special_tokens\":{\"a\":{\"id\":\"a\",\"ids\":" ids "}}},"
+#define SPECIAL "{\"SpecialToken\":{\"id\":\"a\"}}"
+#define TEXT "{\"Sequence\":{\"id\":\"A\"}}"
 
 static void test_encode(void)
 {
@@ -224,13 +267,26 @@ static const struct {
     {"WordLevel", OTHER(model, "\"type\":\"WordLevel\","), LS_EUNSUPPORTED, "type \"WordLevel\""},
     {"no pre-tokenizer", OTHER(sections, ""), LS_EUNSUPPORTED, "its pre_tokenizer is null, not in this version; wanted ByteLevel"},
     {"Whitespace", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"Whitespace\"},"), LS_EUNSUPPORTED, "its pre_tokenizer is Whitespace"},
-    {"Sequence", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[]},"), LS_EUNSUPPORTED, "its pre_tokenizer is Sequence"},
+    {"Sequence of none", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[]},"), LS_EUNSUPPORTED, "its pre_tokenizer is Sequence of others than Split and ByteLevel"},
+    {"Sequence of others", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]},"), LS_EUNSUPPORTED, "its pre_tokenizer is Sequence of others than Split and ByteLevel"},
+    {"Split by another pattern", OTHER(sections, CUT(REGEX("\\\\p{L}+") ISOLATED, QUIET)), LS_EUNSUPPORTED, "a Split by \"\\p{L}+\", which is not in this version; wanted GPT-2's pattern or Llama 3's"},
+    {"Split by a string", OTHER(sections, CUT("\"pattern\":{\"String\":\" \"}" ISOLATED, QUIET)), LS_EUNSUPPORTED, "a Split without pattern.Regex"},
+    {"Split that removes", OTHER(sections, CUT(REGEX(REGEX3) ",\"behavior\":\"Removed\"", QUIET)), LS_EUNSUPPORTED, "a Split with behavior \"Removed\", which"},
+    {"Split and a space", OTHER(sections, CUT(REGEX(REGEX3) ISOLATED, "\"add_prefix_space\":true,\"use_regex\":false")), LS_EUNSUPPORTED, "pre_tokenizer.add_prefix_space is true behind a Split"},
+    {"Split and another cut", OTHER(sections, CUT(REGEX(REGEX3) ISOLATED, "\"add_prefix_space\":false")), LS_EUNSUPPORTED, "pre_tokenizer.use_regex is true behind a Split"},
     {"normalizer", OTHER(sections, LEVEL "\"normalizer\":{\"type\":\"NFC\"},"), LS_EUNSUPPORTED, "its normalizer is NFC, not in this version; wanted null"},
-    {"post-processor", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"TemplateProcessing\"},"), LS_EUNSUPPORTED, "its post_processor is TemplateProcessing"},
-    {"post-processor that adds a token", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}},{\"Sequence\":{\"id\":\"A\"}}]},"), LS_EUNSUPPORTED, "its post_processor is TemplateProcessing"},
+    {"post-processor of another", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"BertProcessing\"},"), LS_EUNSUPPORTED, "its post_processor is BertProcessing, not in this version; wanted ByteLevel, TemplateProcessing or null"},
+    {"post-processors, one of another", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},{\"type\":\"RobertaProcessing\"}]},"), LS_EUNSUPPORTED, "its post_processor is RobertaProcessing"},
+    {"template without a list", OTHER(sections, LEVEL "\"post_processor\":{\"type\":\"TemplateProcessing\"},"), LS_EFORMAT, "post_processor: single is no list"},
+    {"template without ids", OTHER(sections, LEVEL AROUND(SPECIAL "," TEXT, "7")), LS_EFORMAT, "a token of its template has no ids"},
+    {"template of no token", OTHER(sections, LEVEL AROUND(SPECIAL "," TEXT, "[-1]")), LS_EFORMAT, "an id of a token is no token"},
+    {"template of a token too large", OTHER(sections, LEVEL AROUND(SPECIAL "," TEXT, "[260]")), LS_EFORMAT, "post_processor: token 260 is not in the vocabulary"},
+    {"template of too many tokens", OTHER(sections, LEVEL AROUND(SPECIAL "," TEXT, "[1,2,3,4,5,6,7,8,9]")), LS_EFORMAT, "too many tokens around a text"},
+    {"template without the text", OTHER(sections, LEVEL AROUND(SPECIAL, "[1]")), LS_EFORMAT, "does not hold the text once"},
+    {"template of a number", OTHER(sections, LEVEL AROUND("1", "[1]")), LS_EFORMAT, "neither text nor token"},
     {"decoder of another", OTHER(sections, LEVEL "\"decoder\":{\"type\":\"Metaspace\"},"), LS_EUNSUPPORTED, "its decoder is Metaspace"},
     {"truncation", OTHER(sections, LEVEL "\"truncation\":{\"max_length\":8},"), LS_EUNSUPPORTED, "its truncation is set"},
-    {"prefix space", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"), LS_EUNSUPPORTED, "pre_tokenizer.add_prefix_space is true"},
+    {"prefix space of a number", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":1},"), LS_EFORMAT, "add_prefix_space"},
     {"no regex", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false},"), LS_EUNSUPPORTED, "use_regex is false"},
     {"dropout", OTHER(model, "\"dropout\":0.1,"), LS_EUNSUPPORTED, "model.dropout is 0.1"},
     {"suffix", OTHER(model, "\"end_of_word_suffix\":\"</w>\","), LS_EUNSUPPORTED, "model.end_of_word_suffix is \"</w>\""},
@@ -255,6 +311,45 @@ static const struct {
     {"added no object", OTHER(added, "1"), LS_EFORMAT, "added_tokens: found a number"},
 };
 /* clang-format on */
+
+/* What a file asks for beside merges: its tokens of a text. */
+/* clang-format off */
+static const struct {
+    const char *name;
+    parts       parts;
+    const char *text;
+    int         n;
+    int32_t     token[8];
+} kinds[] = {
+    {"prefix space", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"), "ab<|end|>c", 5, {' ', 256, 259, ' ', 'c'}},
+    {"space that is there", OTHER(sections, "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true},"), " ab", 2, {' ', 256}},
+    {"whole pieces", OTHER(model, "\"type\":\"BPE\",\"ignore_merges\":true,"), "abc abc", 4, {257, ' ', 'a', 258}},
+    {"Llama 3's cut", OTHER(sections, CUT(REGEX(REGEX3) ISOLATED, QUIET)), "(ab", 2, {'(', 256}},
+    {"removed between matches", OTHER(sections, CUT(REGEX(REGEX3) ",\"behavior\":\"Removed\",\"invert\":true", QUIET)), "ab ", 2, {256, ' '}},
+    {"tokens around", OTHER(sections, LEVEL AROUND(SPECIAL "," TEXT "," SPECIAL, "[259,1]")), "ab", 5, {259, 1, 256, 259, 1}},
+};
+/* clang-format on */
+
+static void test_kinds(void)
+{
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        ls_tokenizer *t    = NULL;
+        char         *json = make(&kinds[i].parts);
+        ls_text       text = view(kinds[i].text);
+        ls_tokens     tokens;
+
+        TEST_ROW(kinds[i].name);
+        if (CHECK_OK(ls_tokenizer_from_json(json, &t)) &&
+            CHECK_OK(ls_tokenizer_encode(t, &text, 0, &tokens))) {
+            CHECK(tokens.count == kinds[i].n);
+            for (int k = 0; k < kinds[i].n && k < tokens.count; k++)
+                CHECK(ls_tokens_at(&tokens, k) == kinds[i].token[k]);
+            ls_tokens_close(&tokens);
+        }
+        ls_tokenizer_free(t);
+        free(json);
+    }
+}
 
 static void test_files(void)
 {
@@ -410,39 +505,50 @@ static void test_train(void)
 
 /* ---- out of memory ---- */
 
-static ls_status all_at_once(void)
+static ls_status encode_as(const char *json, const ls_text *text)
 {
-    ls_text       text   = view("some text of a dozen words, some of them twice \xff");
-    char         *json   = NULL;
     ls_tokenizer *t      = NULL;
     ls_tokens     tokens = {0};
-    int32_t       size;
+    ls_status     status = ls_tokenizer_from_json(json, &t);
+
+    if (!status)
+        status = ls_tokenizer_encode(t, text, 0, &tokens);
+    ls_tokens_close(&tokens);
+    ls_tokenizer_free(t);
+    return status;
+}
+
+static ls_status all_at_once(const char *whole)
+{
+    ls_text   text = view("some text of a dozen words, some of them twice \xff");
+    char     *json = NULL;
+    int32_t   size;
     ls_status status = ls_bpe_train(&text, &(ls_bpe_train_opts){280, &source, 1}, &json, &size);
 
     if (!status)
-        status = ls_tokenizer_from_json(json, &t);
+        status = encode_as(json, &text);
     if (!status)
-        status = ls_tokenizer_encode(t, &text, 0, &tokens);
-    ls_tokens_close(&tokens);
-    ls_tokenizer_free(t);
+        status = encode_as(whole, &text);
     free(json);
     return status;
 }
 
 static void test_out_of_memory(void)
 {
+    char   *whole  = make(&(parts){.model = "\"type\":\"BPE\",\"ignore_merges\":true,"});
     int64_t before = ls_mem_get_stats().total;
     bool    done   = false;
 
     TEST_ROW("out of memory");
     for (int n = 0; !done && CHECK(n < 100000); n++) {
         ls_alloc_fail_after(n);
-        ls_status status = all_at_once();
+        ls_status status = all_at_once(whole);
         ls_alloc_fail_after(-1);
         done = status == LS_OK;
         CHECK(done ? n > 300 : status == LS_ENOMEM);
         CHECK(ls_mem_get_stats().total == before);
     }
+    free(whole);
 }
 
 int main(void)
@@ -452,6 +558,7 @@ int main(void)
     test_utf8_next();
     test_encode();
     test_files();
+    test_kinds();
     test_load();
     test_missing_byte();
     test_damaged();

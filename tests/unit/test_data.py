@@ -152,6 +152,7 @@ def test_cache(folder):
                       ("text", b"x" * len(good)), ("header", good[:8] + bytes(88))):
         cli.row(f"cache, {name}")
         write(folder, path, bad)
+        write(folder, os.path.join("runs", f".{kept[0]}.tmp-1-0"), b"of a killed process")
         train(folder, "c.json")
         cli.equal(sha(folder, "runs/again"), sha(folder, "runs/text"), "parameters")
         cli.equal(cli.read(folder, path), good, "the file, made anew")

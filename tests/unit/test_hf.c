@@ -67,9 +67,11 @@ static void model_close(model *m)
     ls_module_free(m->gpt);
 }
 
+static const ls_ends ends = {{3, 6}, 2};
+
 static ls_hf_model hf_of(const model *m, const ls_tokenizer *tokenizer, uint64_t shard)
 {
-    return (ls_hf_model){&m->opts, m->list, (size_t)m->n, tokenizer, shard};
+    return (ls_hf_model){&m->opts, m->list, (size_t)m->n, tokenizer, shard, &ends};
 }
 
 static bool equal(const model *a, const model *b)
@@ -117,6 +119,11 @@ static void test_back(ls_gpt_opts opts, uint64_t shard)
     CHECK(equal(&a, &b));
     CHECK_OK(ls_hf_read_tokenizer(folder, &back));
     CHECK(back && ls_tokenizer_get_kind(back) == LS_TOKENIZER_BYTE);
+    ls_ends got;
+    CHECK_OK(ls_hf_read_end_of_text(folder, bytes, opts.vocab_size, &got));
+    CHECK(got.n == 2 && got.token[0] == 3 && got.token[1] == 6);
+    CHECK_OK(ls_hf_read_end_of_text(folder, bytes, 6, &got));
+    CHECK(got.n == 1 && got.token[0] == 3);
     CHECK_FAILS(ls_hf_export(folder, &from), LS_EIO, "not empty");
     ls_tokenizer_free(back);
     ls_tokenizer_free(bytes);
@@ -239,11 +246,14 @@ static void test_memory(void)
     n = 0;
     for (status = LS_ENOMEM; status && n < 5000; n++) {
         ls_gpt_opts read;
+        ls_ends     got;
         ls_mem_trim();
         ls_alloc_fail_after(n);
         status = ls_hf_read_config(folder, &read);
         if (!status)
             status = ls_hf_read_tokenizer(folder, &back);
+        if (!status)
+            status = ls_hf_read_end_of_text(folder, back, 7, &got);
         if (!status)
             status = ls_hf_read_parameters(folder, &to);
         ls_alloc_fail_after(-1);

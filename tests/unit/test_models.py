@@ -313,6 +313,86 @@ def test_good_directories(folder):
         shutil.rmtree(os.path.join(folder, "good"))
 
 
+def import_good(folder, base, change, name):
+    """A changed copy of the directory hf_BASE as NAME.safetensors."""
+    copy = os.path.join(folder, "copy")
+    shutil.copytree(os.path.join(folder, "hf_" + base), copy)
+    change(copy)
+    r = cli.run(folder, "import", "copy", "-o", name + ".safetensors")
+    shutil.rmtree(copy)
+    return r
+
+
+def test_end_of_text(folder):
+    """The text ends before a token that the model's files name, and --ignore-eos goes on."""
+    base = generate(folder, "gpt2", "--tokens", "40")
+    with open(os.path.join(folder, "hf_gpt2", "tokenizer.json"), encoding="utf-8") as f:
+        vocab = json.load(f)["model"]["vocab"]
+    char = base[10]
+    end, want = vocab[char], base[:base.index(char)]
+    generation = "generation_config.json"
+    for row, change in [
+            ("generation_config.json", write(generation, b'{"eos_token_id": %d}' % end)),
+            ("a list", write(generation, b'{"eos_token_id": [50256, %d]}' % end)),
+            ("config.json", lambda d: (os.remove(os.path.join(d, generation)), set_key("eos_token_id", end)(d)))]:
+        cli.row("end of text in " + row)
+        cli.check_ok(import_good(folder, "gpt2", change, "ends"))
+        cli.equal(generate(folder, "ends", "--tokens", "40"), want, "text")
+        cli.equal(generate(folder, "ends", "--tokens", "40", "--no-cache"), want, "text without the cache")
+        cli.equal(generate(folder, "ends", "--tokens", "40", "--ignore-eos"), base, "text with --ignore-eos")
+    cli.row("end of text exported")
+    cli.check_ok(cli.run(folder, "export", "ends.safetensors", "--format", "hf", "-o", "hf_ends"))
+    for name in ("config.json", generation):
+        with open(os.path.join(folder, "hf_ends", name), encoding="utf-8") as f:
+            cli.equal(json.load(f)["eos_token_id"], end, name)
+    cli.check_ok(cli.run(folder, "export", "ends.safetensors", "--format", "safetensors", "-o", "ends2.safetensors"))
+    cli.equal(generate(folder, "ends2", "--tokens", "40"), want, "text of the exported file")
+    for row, content in [("beyond the vocabulary", b'{"eos_token_id": 50256}'), ("null", b'{"eos_token_id": null}')]:
+        cli.row("end of text " + row)
+        cli.check_ok(import_good(folder, "gpt2", write(generation, content), "ends"))
+        cli.equal(generate(folder, "ends", "--tokens", "40"), base, "text")
+    for content, texts in [(b'{"eos_token_id": "x"}', ["a string"]), (b'{"eos_token_id": [-1]}', ["a number"]),
+                           (b'{"eos_token_id": %s}' % str(list(range(17))).encode(), ["more than 16"])]:
+        cli.row(f"end of text {content.decode()}")
+        r = import_good(folder, "gpt2", write(generation, content), "refused")
+        cli.check_error(r, 2 if "more than 16" in texts else 1, generation, *texts)
+
+
+def as_vocab(folder):
+    """tokenizer.json as vocab.json and merges.txt."""
+    with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as f:
+        tokenizer = json.load(f)
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["model"]["merges"]]
+    vocab = tokenizer["model"]["vocab"]
+    vocab.update({token["content"]: token["id"] for token in tokenizer["added_tokens"]})
+    write("vocab.json", json.dumps(vocab).encode())(folder)
+    write("merges.txt", "\n".join(["#version: 0.2", *merges, ""]).encode())(folder)
+    remove("tokenizer.json")(folder)
+    remove("tokenizer_config.json")(folder)
+
+
+def test_bpe(folder):
+    """A tokenizer's own end of text; and the same model from vocab.json and merges.txt."""
+    cli.row("the tokenizer's end of text")
+    cli.check_ok(cli.run(folder, "tokenize", "text.txt", "--vocab-size", "260", "--special", "<|endoftext|>", "-o", "bpe.json"))
+    cli.write_config(folder, "words.json", data__tokenizer="bpe.json")
+    cli.check_ok(cli.run(folder, "init", "words.json", "-o", "words.safetensors"))
+    options = ["--tokens", "2000", "--temperature", "3"]
+    whole = generate(folder, "words", *options, "--ignore-eos")
+    if cli.check("<|endoftext|>" in whole, "the token is drawn"):
+        cli.equal(generate(folder, "words", *options), whole[:whole.index("<|endoftext|>")], "text")
+    cli.row("vocab.json and merges.txt")
+    cli.check_ok(cli.run(folder, "export", "words.safetensors", "--format", "hf", "-o", "hf_words"))
+    r = import_good(folder, "words", as_vocab, "again")
+    cli.check_ok(r)
+    cli.check("byte by byte" not in r.stderr, f"no warning: {r.stderr}")
+    cli.equal(generate(folder, "again", *options, "--prompt", "the lock"),
+              generate(folder, "words", *options, "--prompt", "the lock"), "text")
+    cli.row("vocab.json without merges.txt")
+    r = import_good(folder, "words", lambda d: (as_vocab(d), remove("merges.txt")(d)), "refused")
+    cli.check_error(r, 1, "merges.txt", "No such file")
+
+
 with cli.workspace() as work:
     for style, keys in STYLES.items():
         make(work, style, **keys)
@@ -324,4 +404,6 @@ with cli.workspace() as work:
     test_train_on(work)
     test_bad_directories(work)
     test_good_directories(work)
+    test_end_of_text(work)
+    test_bpe(work)
 cli.finish()

@@ -76,6 +76,20 @@ def check_orders(folder):
     cli.check(slow["comm_exposed_ms"] > 10 * rows[8, "ddp"]["comm_exposed_ms"], "a slow link shows")
 
 
+def check_threads(folder):
+    """Compute is measured with the threads of a rank, each number once."""
+    cores = len(os.sched_getaffinity(0))
+    cli.write_config(folder, **LAYERS, batch__global=16, batch__micro=1, run__threads=cores)
+    for row, args, want in [
+            ("ranks share the cores", ["--world", "1,2,4,16"], {max(1, cores // n) for n in (1, 2, 4, 16)}),
+            ("hosts of their own", ["--world", "1,2,4", "--bandwidth", "10"], {cores}),
+            ("one thread", ["--world", "1,2", "--set", "run.threads=1"], {1})]:
+        cli.row(row)
+        rates = plan(folder, *args).get("rates", [])
+        cli.equal(sorted(rate["threads"] for rate in rates), sorted(want), "threads")
+        cli.check(all(rate["micro_ms"] > 0 and rate["update_ms"] > 0 for rate in rates), f"times: {rates}")
+
+
 def check_choice(folder):
     cli.row("choice")
     cli.write_config(folder, **LAYERS, batch__global=8, run__threads=len(os.sched_getaffinity(0)))
@@ -111,6 +125,7 @@ def main():
     with cli.workspace() as folder:
         check_memory(folder)
         check_orders(folder)
+        check_threads(folder)
         check_choice(folder)
         check_usage(folder)
     cli.finish()

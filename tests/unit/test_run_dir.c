@@ -101,6 +101,36 @@ static void test_aside_kinds(void)
     CHECK(!rmdir(temp_path("r")));
 }
 
+/* What killed processes left half written goes, in the folder and in its store, whether the run
+ * goes on or starts over; a report that is just being written stays. */
+static void test_leftovers(void)
+{
+    char *aside;
+
+    for (int again = 0; again < 2; again++) {
+        TEST_ROW(again ? "leftovers, starting over" : "leftovers, going on");
+        CHECK_OK(ls_run_dir_reopen(temp_path("l/checkpoints/.tmp-step-00000002-1")));
+        CHECK_OK(ls_run_dir_reopen(temp_path("l/checkpoints/.trash-step-00000001")));
+        put(temp_path("l/checkpoints/.tmp-step-00000002-1"), "manifest.json", "{");
+        put(temp_path("l"), ".summary.json.tmp-12-0", "{");
+        put(temp_path("l"), ".report.html.tmp-12-0", "<");
+        put(temp_path("l"), "notes.tmp-1", "mine");
+        if (again) {
+            CHECK_OK(ls_run_dir_open(temp_path("l"), &aside));
+            CHECK(aside && !rmdir(temp_path("l/previous-1/checkpoints")));
+            CHECK(!rmdir(aside));
+            free(aside);
+        } else {
+            CHECK_OK(ls_run_dir_reopen(temp_path("l")));
+            CHECK(!rmdir(temp_path("l/checkpoints")));
+        }
+        CHECK(access(temp_path("l/.summary.json.tmp-12-0"), F_OK));
+        remove_file(temp_path("l"), ".report.html.tmp-12-0");
+        remove_file(temp_path("l"), "notes.tmp-1");
+        CHECK(!rmdir(temp_path("l")));
+    }
+}
+
 static void test_refused(void)
 {
     char *aside;
@@ -140,6 +170,7 @@ int main(void)
     test_made();
     test_aside();
     test_aside_kinds();
+    test_leftovers();
     test_refused();
     temp_dir_remove();
     return test_summary("run_dir");
