@@ -46,6 +46,7 @@ set(LS_SOURCES
   core/kernels/gather.c
   core/kernels/gemm.c
   core/kernels/gemm_bf16.c
+  core/kernels/gemm_small.c
   ${LS_BF16_SOURCES}
   core/kernels/layernorm.c
   core/kernels/reduce.c

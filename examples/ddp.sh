@@ -18,3 +18,4 @@ run() { # FOLDER ARGUMENT...
 run runs/ddp-one --set run.threads=1
 run runs/ddp-ranks --set run.threads=1 --nproc "$RANKS"
 "$LOCKSTEP" diff runs/ddp-one runs/ddp-ranks # exit status 0: bit-identical
+echo "look at: the losses of both runs, equal in every digit, and what diff says: identical"

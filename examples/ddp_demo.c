@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/clock.h"
+#include "demo_main.h"
 #include "lockstep.h"
 
 enum { ROWS = 64, STEPS = 40, RACES = 7, AVERAGED = 1 << 20 };
@@ -438,27 +438,5 @@ static ls_status rank(ls_comm *world, void *context)
 
 int main(int argc, char **argv)
 {
-    ls_local_opts opts = {.n = 2};
-    const char   *path = NULL;
-    bool          ok   = argc % 2 == 1;
-
-    for (int i = 1; i + 1 < argc && ok; i += 2) {
-        if (!strcmp(argv[i], "--world-size"))
-            opts.n = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--backend"))
-            opts.join.backend = argv[i + 1];
-        else if ((ok = !strcmp(argv[i], "--out")))
-            path = argv[i + 1];
-    }
-    if (!ok)
-        return fprintf(stderr, "usage: ddp_demo [--world-size N] [--backend shm|tcp|threads] "
-                               "[--out FILE]\n"),
-               2;
-    if (!path) {
-        mkdir("outputs", 0777);
-        path = "outputs/ddp-demo.json";
-    }
-    if (ls_local_world(&opts, rank, (void *)(uintptr_t)path))
-        return fprintf(stderr, "ddp_demo: %s\n", ls_error_message()), 1;
-    return 0;
+    return demo_main(argc, argv, "ddp_demo", rank);
 }

@@ -25,3 +25,4 @@ run fsdp-ranks --nproc "$RANKS"
 for name in fsdp-one fsdp-ddp fsdp-ranks; do memory $name; done
 "$LOCKSTEP" diff "$RUNS/fsdp-one" "$RUNS/fsdp-ddp"
 "$LOCKSTEP" diff "$RUNS/fsdp-one" "$RUNS/fsdp-ranks" # exit status 0: bit-identical
+echo "look at: params, grads and optim of a rank, which shrink with the number of ranks, and twice: identical"

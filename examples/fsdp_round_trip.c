@@ -24,10 +24,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "checkpoint/atomic_file.h"
 #include "core/json.h"
+#include "demo_main.h"
 #include "lockstep.h"
 
 enum { LAYERS = 4, ROWS = 64, MOMENTS = 2 * LAYERS + 3, PLACES = 64 };
@@ -546,27 +546,5 @@ static ls_status rank(ls_comm *world, void *context)
 
 int main(int argc, char **argv)
 {
-    ls_local_opts opts = {.n = 2};
-    const char   *path = NULL;
-    bool          ok   = argc % 2 == 1;
-
-    for (int i = 1; i + 1 < argc && ok; i += 2) {
-        if (!strcmp(argv[i], "--world-size"))
-            opts.n = atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--backend"))
-            opts.join.backend = argv[i + 1];
-        else if ((ok = !strcmp(argv[i], "--out")))
-            path = argv[i + 1];
-    }
-    if (!ok)
-        return fprintf(stderr, "usage: fsdp_round_trip [--world-size N] [--backend "
-                               "shm|tcp|threads] [--out FILE]\n"),
-               2;
-    if (!path) {
-        mkdir("outputs", 0777);
-        path = "outputs/ddp-demo.json";
-    }
-    if (ls_local_world(&opts, rank, (void *)(uintptr_t)path))
-        return fprintf(stderr, "fsdp_round_trip: %s\n", ls_error_message()), 1;
-    return 0;
+    return demo_main(argc, argv, "fsdp_round_trip", rank);
 }

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "core/kernels/gemm_grid.h"
+#include "core/kernels/gemm_small.h"
 #include "core/thread.h"
 
 #ifdef LS_REAL_F64
@@ -63,10 +64,54 @@ static void row_product(const ls_gemm_args *g)
                leading(g->ldb), g->a, 1, g->beta == 0 ? 1 : g->beta, g->c, 1);
 }
 
+/* Instruction sets of x86-64 that kernels differ by: 1 below AVX2, 2 AVX2, 3 AVX-512. */
+static int kernel_level(const char *name)
+{
+    static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "Zen4",
+                                       "Zen5"};
+    static const char *const avx2[] = {"Haswell", "Zen", "Excavator"};
+
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (!strcasecmp(name, wide[i]))
+            return 3;
+    for (size_t i = 0; i < sizeof avx2 / sizeof *avx2; i++)
+        if (!strcasecmp(name, avx2[i]))
+            return 2;
+    return 1;
+}
+
+static int processor_level(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+        return 3;
+    if (__builtin_cpu_supports("avx2"))
+        return 2;
+#endif
+    return 1;
+}
+
+/*
+ * Our own kernel takes the place of a BLAS kernel for AVX-512 and of no other, so that
+ * OPENBLAS_CORETYPE gives one processor the bits of another.
+ */
+static bool is_wide(void)
+{
+    static _Thread_local int known; /* 0: not asked yet */
+
+    if (!known)
+        known = kernel_level(openblas_get_corename()) == 3 && processor_level() == 3 ? 1 : -1;
+    return known > 0;
+}
+
 void ls_gemm_tile(const ls_gemm_args *g)
 {
     if (g->m == 1 && g->k > 0 && !g->transpose_a && g->transpose_b) {
         row_product(g);
+        return;
+    }
+    if (ls__gemm_small_pays(g) && is_wide()) {
+        ls__gemm_small(g);
         return;
     }
     CBLAS_GEMM(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
@@ -178,33 +223,6 @@ const char *ls_blas_describe(void)
              openblas_get_corename(), openblas_get_num_threads(),
              openblas_get_num_threads() == 1 ? "" : "s");
     return text;
-}
-
-/* Instruction sets of x86-64 that kernels differ by: 1 below AVX2, 2 AVX2, 3 AVX-512. */
-static int kernel_level(const char *name)
-{
-    static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "Zen4",
-                                       "Zen5"};
-    static const char *const avx2[] = {"Haswell", "Zen", "Excavator"};
-
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        if (!strcasecmp(name, wide[i]))
-            return 3;
-    for (size_t i = 0; i < sizeof avx2 / sizeof *avx2; i++)
-        if (!strcasecmp(name, avx2[i]))
-            return 2;
-    return 1;
-}
-
-static int processor_level(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-        return 3;
-    if (__builtin_cpu_supports("avx2"))
-        return 2;
-#endif
-    return 1;
 }
 
 const char *ls_blas_held_back(void)

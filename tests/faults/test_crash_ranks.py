@@ -28,7 +28,7 @@ import crash_tool  # noqa: E402
 import power_loss  # noqa: E402
 
 N, VICTIMS, HOWS = 3, (0, 2), ("alone", "threads")
-SHORT = 6     # points of a row of a short run
+SHORT = 4     # points of a row of a short run
 AT_ONCE = 40  # errors that one job goes through
 LIMIT_S = 8   # of one save whose rank was killed, with all that starts and ends ranks; less than a group's timeout there
 SEED = int(os.environ.get("LS_SEED") or (1 if crash_tool.LONG else time.time_ns() % 1000000))

@@ -27,11 +27,12 @@ CASES = {
 
 
 class Model(torch.nn.Module):
-    """The parameters of gpt_torch.py under names that a module allows."""
+    """The parameters of gpt_torch.py under names that a module allows; with bf16 parameters it runs under autocast."""
 
-    def __init__(self, parameters, model):
+    def __init__(self, parameters, config):
         super().__init__()
-        self.names, self.model = list(parameters), model
+        self.names, self.model = list(parameters), config["model"]
+        self.bf16 = config["parallel"].get("param_dtype") == "bf16"
         for name, tensor in parameters.items():
             self.register_parameter(name.replace(".", "/"), torch.nn.Parameter(tensor.detach()))
 
@@ -39,24 +40,35 @@ class Model(torch.nn.Module):
         return {name: self.get_parameter(name.replace(".", "/")) for name in self.names}
 
     def forward(self, inputs, targets):
-        return gpt_torch.loss_of(self.by_name(), inputs, targets, self.model)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            return gpt_torch.loss_of(self.by_name(), inputs, targets, self.model)
 
 
-class Ddp:
+class Single:
+    """One process; and what DDP shares with it."""
+
     def __init__(self, parameters, config):
-        model = Model(parameters, config["model"])
-        self.by_name = model.by_name
-        self.loss = DistributedDataParallel(model, bucket_cap_mb=config["parallel"]["bucket_mb"],
-                                            gradient_as_bucket_view=True)
+        self.loss = Model(parameters, config)
+        self.by_name = self.loss.by_name
 
-    def communicating(self, last):
-        return contextlib.nullcontext() if last else self.loss.no_sync()
+    def communicating(self, _last):
+        return contextlib.nullcontext()
 
     def grad_norm(self, limit):
         return torch.nn.utils.clip_grad_norm_(self.by_name().values(), limit).item()
 
     def whole(self, tensor):
         return tensor
+
+
+class Ddp(Single):
+    def __init__(self, parameters, config):
+        super().__init__(parameters, config)
+        self.loss = DistributedDataParallel(self.loss, bucket_cap_mb=config["parallel"]["bucket_mb"],
+                                            gradient_as_bucket_view=True)
+
+    def communicating(self, last):
+        return contextlib.nullcontext() if last else self.loss.no_sync()
 
 
 if __name__ == "__main__":
