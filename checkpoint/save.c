@@ -220,11 +220,6 @@ void ls_saver_warm(ls_saver *s)
     start_job(s, warm);
 }
 
-bool ls_saver_is_busy(const ls_saver *s)
-{
-    return s->state != IDLE;
-}
-
 /* ---- begin ---- */
 
 static uint64_t bytes_of_all(const ls_saver *s)

@@ -75,9 +75,6 @@ void ls_saver_warm(ls_saver *s);
 LS_MUST_CHECK ls_status ls_saver_begin(ls_saver *s, const ls_save_facts *facts,
                                        ls_save_end *end);
 
-/* Is one under way?  The same on all ranks. */
-bool ls_saver_is_busy(const ls_saver *s);
-
 /* Cheap, and no communication, where none is under way. */
 LS_MUST_CHECK ls_status ls_saver_poll(ls_saver *s, ls_save_end *end);
 

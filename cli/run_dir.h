@@ -10,8 +10,9 @@
 
 /*
  * Makes the directory and its parents and proves that files can be made in it.  What a process
- * that was killed left unfinished there is removed.  Files of an earlier run go to previous-1/, previous-2/, ... inside it; *aside gets that path (freed with
- * free()), or NULL where there were none.  EIO, naming the path.
+ * that was killed left unfinished there is removed.  Files of an earlier run go to previous-1/,
+ * previous-2/, ... inside it; *aside gets that path (freed with free()), or NULL where there
+ * were none.  EIO, naming the path.
  */
 LS_MUST_CHECK ls_status ls_run_dir_open(const char *dir, char **aside);
 

@@ -37,7 +37,7 @@ compile_flags() {
 # Without the files that do not compile here: MPI's, and those of a oneDNN that is not the installed one.
 that_compile() {
     local version=/usr/include/oneapi/dnnl/dnnl_version.h major=none leave='^$'
-    pkg-config --exists mpi-c || leave='^dist/comm/transport_mpi\.c$'
+    pkg-config --exists mpi-c || leave='^dist/comm/transport_mpi(_process)?\.c$'
     [ ! -e "$version" ] || major=$(grep -Eo 'DNNL_VERSION_MAJOR [0-9]+' "$version" | grep -Eo '[0-9]+')
     grep -Ev "$leave" | if [ "$major" = none ]; then grep -v '_onednn'; else grep -Ev "_onednn[^${major}_.]"; fi
 }

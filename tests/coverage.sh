@@ -3,7 +3,7 @@
 # `unit` or `dist` one at a time, prints the share of each layer and the lines that nothing ran.  Fails below 90 %
 # in core, autograd, dist or checkpoint.  docs/reliability.md says what is left, and why.
 #
-#   tests/coverage.sh             everything (a quarter of an hour on two cores)
+#   tests/coverage.sh             everything (half an hour and more: one test at a time)
 #   tests/coverage.sh --report    the counters of the last run again
 set -euo pipefail
 cd "$(dirname "$0")/.."

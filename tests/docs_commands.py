@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs_commands.py LOCKSTEP BUILD TOP [long] [PAGE...] - the commands of README.md and docs/*.md work as they are written.
+"""docs_commands.py LOCKSTEP BUILD TOP [long] [PAGE...] - commands of README.md and docs/*.md work as they are written.
 
 Each page gets a folder of its own: a copy of what a clone has, build/ with the built programs, and HOME with Lockstep
 installed below it.  The page's blocks run there in order, each as one script of bash -euo pipefail:
@@ -116,7 +116,8 @@ def run_page(page, scratch, home):
 
 
 def main():
-    pages = sys.argv[4 + LONG:] or ["README.md"] + sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "docs", "*.md")))
+    everything = sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "docs", "*.md")))
+    pages = sys.argv[4 + LONG:] or ["README.md", *everything]
     with cli.workspace() as scratch:
         home = os.path.join(scratch, "home")
         os.makedirs(home)

@@ -201,16 +201,17 @@ static void run_chunk(const ls_gemm_args *g, int64_t k0, int64_t k)
  * Note [where it pays]
  * Measured on Zen 5 against OpenBLAS 0.3.21, over m, n, k from 16 to 1,536: packing is lost in
  * the work from some hundred columns on, and few k leave a loop too short for its sums.  Up to
- * 100^3 multiplications OpenBLAS packs nothing either, unless b is transposed.
+ * 100^3 multiplications OpenBLAS packs nothing either, unless b is transposed and c is larger
+ * than 1,200 elements; below that it adds in another order, so those stay its own.
  */
 bool ls__gemm_small_pays(const ls_gemm_args *g)
 {
-    enum { FEW_ROWS = 32, MANY_COLUMNS = 512, UNPACKED = 100 * 100 * 100 };
+    enum { FEW_ROWS = 32, MANY_COLUMNS = 512, UNPACKED = 100 * 100 * 100, UNPACKED_C = 1200 };
 
     if (g->n % LANES || g->n > MANY_COLUMNS || g->m < FEW_ROWS)
         return false;
     if (g->transpose_b)
-        return g->k >= 64 || g->n <= 64;
+        return (g->k >= 64 || g->n <= 64) && g->m * g->n > UNPACKED_C;
     return g->k >= 96 && g->m * g->n * g->k > UNPACKED;
 }
 

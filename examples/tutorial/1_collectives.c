@@ -42,7 +42,7 @@ static ls_status show(const char *what, const float *got, const float *want, int
 /* Everybody gets what rank 0 holds. */
 static ls_status broadcast(ls_comm *world, float *x, int n)
 {
-    float want[MOST];
+    float want[MOST] = {0};
 
     for (int i = 0; i < n; i++)
         want[i] = value(0, i);
@@ -53,7 +53,7 @@ static ls_status broadcast(ls_comm *world, float *x, int n)
 /* Everybody gets the sum of what all hold. */
 static ls_status all_reduce(ls_comm *world, float *x, int n)
 {
-    float want[MOST];
+    float want[MOST] = {0};
 
     for (int i = 0; i < n; i++)
         want[i] = sum(ls_comm_size(world), i);
@@ -64,8 +64,8 @@ static ls_status all_reduce(ls_comm *world, float *x, int n)
 /* The sum is cut into parts: rank r gets the r-th, and nobody all of it. */
 static ls_status reduce_scatter(ls_comm *world, const float *x, float part[PART])
 {
-    int   rank = ls_comm_rank(world);
-    float want[PART];
+    int   rank       = ls_comm_rank(world);
+    float want[PART] = {0};
 
     for (int i = 0; i < PART; i++)
         want[i] = sum(ls_comm_size(world), rank * PART + i);
@@ -76,7 +76,7 @@ static ls_status reduce_scatter(ls_comm *world, const float *x, float part[PART]
 /* The parts of all ranks, one behind the other, for everybody. */
 static ls_status all_gather(ls_comm *world, const float part[PART], int n)
 {
-    float whole[MOST], want[MOST];
+    float whole[MOST], want[MOST] = {0};
 
     for (int i = 0; i < n; i++)
         want[i] = sum(ls_comm_size(world), i);

@@ -36,25 +36,17 @@ static ls_status take_round(toy *t, void *own, int round, float *sum)
     return status;
 }
 
-static ls_status take_step(toy *t, ls_optimizer *adam, float *sum)
-{
-    ls_status status = toy_add_rounds(t, take_round, NULL, sum, t->count);
-
-    for (int i = 0; i < t->n && !status; i++)
-        status = toy_gradient_at(t->p[i].tensor, sum + t->at[i]);
-    if (!status)
-        ls_optimizer_step(adam, toy_scale);
-    return status;
-}
-
 static ls_status train(toy *t)
 {
     float        *sum    = ls_calloc((size_t)t->count, sizeof *sum);
     ls_optimizer *adam   = toy_optimizer(t->p, t->n);
     ls_status     status = sum && adam ? broadcast_values(t) : LS_ENOMEM;
 
-    for (; t->step < STEPS && !status; t->step++)
-        status = take_step(t, adam, sum);
+    for (; t->step < STEPS && !status; t->step++) {
+        status = toy_add_rounds(t, take_round, NULL, sum, t->count);
+        if (!status)
+            status = toy_update(t, adam, sum);
+    }
     if (!status)
         status = toy_print_loss(t);
     if (!status)

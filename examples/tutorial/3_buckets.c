@@ -95,10 +95,8 @@ static ls_status train(toy *t)
     ls_tape_on_leaf(t->tape, take_gradient, &d);
     for (; t->step < STEPS && !status; t->step++) {
         status = toy_add_rounds(t, take_round, &d, sum, t->count);
-        for (int i = 0; i < t->n && !status; i++)
-            status = toy_gradient_at(t->p[i].tensor, sum + t->at[i]);
         if (!status)
-            ls_optimizer_step(adam, toy_scale);
+            status = toy_update(t, adam, sum);
     }
     if (!status && t->rank == 0)
         printf("bucket 0 began before backward ended in %d of %d rounds\n", d.overlapped,

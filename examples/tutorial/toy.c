@@ -166,6 +166,17 @@ ls_optimizer *toy_optimizer(const ls_named_tensor *p, int n)
     return ls_optimizer_new(p, n, &opts);
 }
 
+ls_status toy_update(toy *t, ls_optimizer *adam, float *sum)
+{
+    ls_status status = LS_OK;
+
+    for (int i = 0; i < t->n && !status; i++)
+        status = toy_gradient_at(t->p[i].tensor, sum + t->at[i]);
+    if (!status)
+        ls_optimizer_step(adam, toy_scale);
+    return status;
+}
+
 /* ---- what came of it ---- */
 
 ls_status toy_print_loss(toy *t)

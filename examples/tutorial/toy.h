@@ -58,6 +58,9 @@ LS_MUST_CHECK ls_status toy_add_rounds(toy *t, toy_round round, void *own, float
 LS_MUST_CHECK ls_status toy_gradient_at(ls_tensor *t, float *memory);
 LS_MUST_CHECK ls_status toy_values_at(ls_tensor *t, float *memory);
 
+/* An update of all parameters from the sums of their gradients, one behind the other. */
+LS_MUST_CHECK ls_status toy_update(toy *t, ls_optimizer *adam, float *sum);
+
 /* AdamW without decay; NULL: out of memory.  scale of its steps: toy_scale. */
 ls_optimizer       *toy_optimizer(const ls_named_tensor *p, int n);
 extern const double toy_scale;

@@ -143,7 +143,7 @@ def fingerprint(table):
 
 
 def wanted(row):
-    """Of the small table: every value, and the pairs that most often told of a defect."""
+    """Of the small table: every value, each strategy with models and places, each route of one process and of many."""
     yield from row.items()
     for name in ("model", "dtype", "world", "transport", "optimizer"):
         yield row["strategy"], name, row[name]

@@ -235,8 +235,7 @@ static void test_defaults(void)
     CHECK(cfg.data.val.count == 0 && !strcmp(cfg.data.tokenizer, "byte"));
     CHECK(cfg.data.order == LS_CFG_ORDER_SHUFFLE && cfg.data.format == LS_CFG_FORMAT_TEXT);
     CHECK(cfg.batch.global == 8 && cfg.batch.micro == 2);
-    CHECK(cfg.optim.type == LS_OPTIM_ADAMW && cfg.optim.lr == 0.01 &&
-          cfg.optim.eps == 1e-8);
+    CHECK(cfg.optim.type == LS_OPTIM_ADAMW && cfg.optim.lr == 0.01 && cfg.optim.eps == 1e-8);
     CHECK(cfg.optim.betas[0] == 0.9 && cfg.optim.betas[1] == 0.95);
     CHECK(cfg.optim.weight_decay == 0.1 && cfg.optim.momentum == 0 && cfg.optim.clip_norm == 1);
     CHECK(cfg.optim.schedule.type == LS_CFG_SCHEDULE_COSINE && cfg.optim.schedule.steps == 100);
