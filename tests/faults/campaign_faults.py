@@ -223,7 +223,7 @@ def with_hosts(body):
     def fault(r):
         hosts = two_hosts.Hosts()
         try:
-            r.n = r.draw.choice((2, 4))
+            r.n, r.how["backend"] = r.draw.choice((2, 4)), "tcp between two hosts"
             job = on_two_hosts(r, hosts)
             r.wait(job[0])
             body(r, hosts, *job)

@@ -99,7 +99,7 @@ class Round:
 
     def undisturbed(self):
         if self.model not in truth:
-            r = cli.run(self.folder, "train", "c.json", "--set", "run.dir=whole")
+            r = cli.run(self.folder, "train", "c.json", "--set", "run.dir=whole", limit=END_S * jobs.SLOWER)
             if not cli.check_ok(r):
                 raise RuntimeError("the undisturbed run fails")
             truth[self.model] = cli.summary(self.folder, "whole")["state_sha256"], \
