@@ -35,6 +35,9 @@ LS_MUST_CHECK ls_status ls__hf_pieces_of(const ls_hf_model *model, ls__hf_style 
                                          ls__hf_pieces *pieces);
 void                    ls__hf_pieces_free(ls__hf_pieces *pieces);
 
+/* The piece of that name, NULL for none. */
+const ls__hf_piece *ls__hf_piece_find(const ls__hf_pieces *pieces, const char *name);
+
 /* Address of a piece's first value among ours. */
 void *ls__hf_values(const ls__hf_piece *piece);
 

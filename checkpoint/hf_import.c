@@ -29,18 +29,16 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-/* Of two names of one tensor, the longer one has the model's name in front. */
-static bool same_name(const char *ours, const char *theirs)
-{
-    static const char *const prefix[] = {"transformer.", "model."};
+/* What a tensor's name has in front here, and may lack in a file: the model's. */
+static const char *const prefixes[] = {"", "transformer.", "model."};
 
-    if (!strcmp(ours, theirs))
-        return true;
-    for (int i = 0; i < 2; i++)
-        if (!strncmp(ours, prefix[i], strlen(prefix[i])) &&
-            !strcmp(ours + strlen(prefix[i]), theirs))
-            return true;
-    return false;
+/* A name without the model's in front of it, NULL where it has none. */
+static const char *short_name(const char *name)
+{
+    for (size_t i = 1; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return name + strlen(prefixes[i]);
+    return NULL;
 }
 
 /* The file of that name, opened when it was not yet. */
@@ -156,13 +154,13 @@ static const ls_st_entry *find_entry(const source *s, const ls__hf_piece *p,
                                      const ls_safetensors **file)
 {
     const ls_st_entry *entry = NULL;
-    const char        *dot   = strchr(p->name, '.');
+    const char        *brief = short_name(p->name);
 
     for (size_t i = 0; i < s->n && !entry; i++) {
         *file = s->file[i];
         entry = ls_safetensors_find(*file, p->name);
-        if (!entry && same_name(p->name, dot + 1))
-            entry = ls_safetensors_find(*file, dot + 1);
+        if (!entry && brief)
+            entry = ls_safetensors_find(*file, brief);
     }
     return entry;
 }
@@ -245,12 +243,17 @@ static ls_status read_piece(const source *s, const ls__hf_piece *p)
 
 /* ---- what is there besides ---- */
 
-static const ls__hf_piece *find_piece(const source *s, const char *theirs)
+/* Whether one of the model's tensors has the name, itself or behind the model's. */
+static bool is_piece(const source *s, const char *theirs)
 {
-    for (size_t i = 0; i < s->pieces.n; i++)
-        if (same_name(s->pieces.piece[i].name, theirs))
-            return &s->pieces.piece[i];
-    return NULL;
+    char full[LS_ST_MAX_NAME + sizeof "transformer."];
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !found; i++) {
+        snprintf(full, sizeof full, "%s%s", prefixes[i], theirs);
+        found = ls__hf_piece_find(&s->pieces, full) != NULL;
+    }
+    return found;
 }
 
 /* Constants that older versions saved with the parameters. */
@@ -293,7 +296,7 @@ static ls_status check_rest(const source *s, const ls_safetensors *file)
 
     for (size_t i = 0; i < file->header.n_entries && !status; i++) {
         const ls_st_entry *e = &file->header.entry[i];
-        if (find_piece(s, e->name) || is_constant(e->name))
+        if (is_piece(s, e->name) || is_constant(e->name))
             continue;
         if (!strcmp(e->name, "lm_head.weight"))
             status = check_tied_head(s, file, e);

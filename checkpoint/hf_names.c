@@ -154,6 +154,14 @@ ls_status ls__hf_pieces_of(const ls_hf_model *m, ls__hf_style style, ls__hf_piec
     return status;
 }
 
+const ls__hf_piece *ls__hf_piece_find(const ls__hf_pieces *pieces, const char *name)
+{
+    ls__hf_piece wanted = {.name = (char *)(uintptr_t)name};
+
+    return pieces->n ? bsearch(&wanted, pieces->piece, pieces->n, sizeof wanted, by_name)
+                     : NULL;
+}
+
 void ls__hf_pieces_free(ls__hf_pieces *pieces)
 {
     for (size_t i = 0; i < pieces->n; i++)

@@ -141,16 +141,30 @@ static ls_status read_chars(const ls_json *vocab, ls_tokenizer **tokenizer)
         return LS_ENOMEM;
     for (const ls_json *v = vocab->child; v; v = v->next)
         point[v->whole] = only_point(v->key);
+    bool each = true; /* id is there: no key holds a NUL */
     ls_strbuf_format(&text, "{\"kind\":\"char\",\"code_points\":[");
-    for (size_t i = 0; i < vocab->count; i++)
+    for (size_t i = 0; i < vocab->count; i++) {
         ls_strbuf_format(&text, "%s%u", i ? "," : "", (unsigned)point[i]);
+        each = each && point[i];
+    }
     ls_strbuf_format(&text, "]}");
     ls_status status = ls_strbuf_status(&text);
+    if (!status && !each)
+        status = ls_fail(LS_EFORMAT, "model.vocab gives an id twice");
     if (!status)
         status = ls_tokenizer_from_json(text.data, tokenizer);
     ls_strbuf_free(&text);
     free(point);
     return status;
+}
+
+/* What our tokenizers do not have and what would change the tokens. */
+static bool has_more(const ls_json *root)
+{
+    const ls_json *normalizer = ls_json_find(root, "normalizer");
+    const ls_json *added      = ls_json_find(root, "added_tokens");
+
+    return (normalizer && normalizer->kind != LS_JSON_NULL) || (added && added->count);
 }
 
 /* As the reader of tokenizers takes it. */
@@ -181,7 +195,7 @@ static ls_status read_tokenizer(const ls_json *root, ls_tokenizer **tokenizer)
     if (!vocab || vocab->kind != LS_JSON_OBJECT)
         return ls_fail(LS_EFORMAT, "model.vocab is %s, wanted an object",
                        vocab ? ls_json_kind_name(vocab) : "missing");
-    if (!merges || merges->count)
+    if (!merges || merges->kind != LS_JSON_ARRAY || merges->count || has_more(root))
         return read_whole(root, tokenizer);
     if (regex && regex->kind == LS_JSON_BOOL && !regex->boolean && is_bytes(vocab))
         return ls_tokenizer_new(LS_TOKENIZER_BYTE, NULL, tokenizer);

@@ -44,7 +44,7 @@ static bool is_section(const char *path)
 static void unknown_key(loader *l, const config_source *source, const char *path)
 {
     bool        group   = source->node->kind == LS_JSON_OBJECT;
-    const char *nearest = ls__config_nearest(path, group);
+    const char *nearest = l->problems.hidden ? NULL : ls__config_nearest(path, group);
 
     if (nearest)
         ls__config_problem(&l->problems, source, "unknown %s \"%.100s\"; did you mean \"%s\"?",
@@ -65,7 +65,8 @@ static ls_status bind_section(loader *l, const ls_json *section, const char *pre
 
         if (!path)
             return LS_ENOMEM;
-        ls_json_where(l->file, m, &source.line, &source.column);
+        if (key >= 0 || !l->problems.hidden) /* a pass over the text */
+            ls_json_where(l->file, m, &source.line, &source.column);
         if (key >= 0) {
             l->sources[key] = source;
         } else if (!is_section(path)) {

@@ -15,7 +15,7 @@ TEXT_WANTS=("$JARGON=jargon-text")
 TEST_NEEDS=(python3=python3)
 TEST_WANTS=(python3-venv strace=strace clang-format=clang-format clang-tidy=clang-tidy cppcheck=cppcheck
             "$FASHION=dataset-fashion-mnist" "g++=g++" libgloo-dev libopenmpi-dev mpirun=openmpi-bin ip=iproute2
-            doxygen=doxygen chromium=chromium dpkg-shlibdeps=dpkg-dev)
+            doxygen=doxygen chromium=chromium dpkg-shlibdeps=dpkg-dev clang=clang libclang-rt-dev) # clang: libFuzzer
 
 is_there() { # NEED
     local what=${1%%=*}

@@ -349,17 +349,40 @@ static ls_status encode_pieces(encoder *e, size_t from, size_t end)
     return status;
 }
 
-/* The longest added token at a place, of those that are looked for early or late. */
+/* The first of the added tokens low to high - 1, equal up to byte n, whose byte n is not less.
+ */
+static int first_with(const ls__added_token *added, int low, int high, size_t n, int byte)
+{
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (added[middle].text[n] < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/*
+ * The longest added token at a place, of those that are looked for early or late.  Of those
+ * that begin like the text each further byte leaves a part, so their number hardly matters.
+ */
 static const ls__added_token *added_at(const encoder *e, bool late, size_t at, size_t end)
 {
-    const ls__added_token *longest = NULL;
+    const ls__added_token *added = e->bpe->added, *longest = NULL;
+    const unsigned char   *text = e->text->data;
+    int                    low  = late ? e->bpe->n_early : 0;
+    int                    high = late ? e->bpe->n_added : e->bpe->n_early;
 
-    for (int i = 0; i < e->bpe->n_added; i++) {
-        const ls__added_token *a = &e->bpe->added[i];
-        if (a->late == late && a->bytes <= end - at && a->text[0] == e->text->data[at] &&
-            !memcmp(a->text, e->text->data + at, a->bytes) &&
-            (!longest || a->bytes > longest->bytes))
-            longest = a;
+    if (!(e->bpe->starts[text[at]] >> late & 1))
+        return NULL;
+    for (size_t n = 0; low < high; n++) {
+        while (low < high && added[low].bytes == n)
+            longest = &added[low++];
+        if (at + n == end)
+            break;
+        low  = first_with(added, low, high, n, text[at + n]);
+        high = first_with(added, low, high, n, text[at + n] + 1);
     }
     return longest;
 }

@@ -47,8 +47,9 @@ typedef struct {
     int32_t          byte_token[256]; /* -1: none */
     ls__pair_map     rank;            /* of the merge of two tokens */
     int32_t         *merged;          /* by rank: what becomes of them */
-    ls__added_token *added;
-    int              n_added;
+    ls__added_token *added;           /* those that are late last, then bytewise */
+    int              n_added, n_early;
+    unsigned char    starts[256]; /* by first byte: bit 0 an early one, bit 1 a late one */
     ls__cut         *cut;
     bool             prefix_space;
     bool             whole_first; /* a piece that is a token as a whole is that token */

@@ -30,14 +30,19 @@ typedef struct {
     bool        last; /* of its line */
 } field;
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 static void strip(field *f)
 {
     for (int quoted = 0; quoted < 2; quoted++) {
-        while (f->bytes && (f->text[0] == ' ' || f->text[0] == '\t')) {
+        while (f->bytes && is_blank(f->text[0])) {
             f->text++;
             f->bytes--;
         }
-        while (f->bytes && strchr(" \t\r", f->text[f->bytes - 1]))
+        while (f->bytes && is_blank(f->text[f->bytes - 1]))
             f->bytes--;
         if (quoted || f->bytes < 2 || f->text[0] != '"' || f->text[f->bytes - 1] != '"')
             return;
@@ -78,7 +83,7 @@ static field_kind to_number(field f, double *number)
     memcpy(text, f.text, f.bytes);
     text[f.bytes] = 0;
     *number       = strtod(text, &end);
-    if (*end || strpbrk(text, "xX("))
+    if (end != text + f.bytes || isspace((unsigned char)*text) || strpbrk(text, "xX("))
         return IS_TEXT;
     return !digits || !isfinite(*number) || fabs(*number) > 3.4e38 ? IS_NOT_FINITE : IS_NUMBER;
 }
@@ -159,7 +164,7 @@ static bool is_empty_line(const reader *r)
 {
     const char *p = r->at;
 
-    while (p < r->end && *p != '\n' && strchr(" \t\r", *p))
+    while (p < r->end && is_blank(*p))
         p++;
     return p == r->end || *p == '\n';
 }

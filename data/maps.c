@@ -17,9 +17,15 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-static uint64_t hash_bytes(const unsigned char *key, size_t n)
+/* Addresses of a process are drawn by the system. */
+static uint64_t seed_of(const void *slots)
 {
-    uint64_t h = n, word;
+    return mix((uintptr_t)slots);
+}
+
+static uint64_t hash_bytes(uint64_t seed, const unsigned char *key, size_t n)
+{
+    uint64_t h = seed ^ n, word;
 
     for (; n >= sizeof word; n -= sizeof word, key += sizeof word) {
         memcpy(&word, key, sizeof word);
@@ -40,7 +46,7 @@ static void *new_slots(size_t capacity, size_t slot_bytes)
 
 static ls__bytes_slot *bytes_slot(const ls__bytes_map *map, const unsigned char *key, size_t n)
 {
-    size_t mask = map->capacity - 1, i = hash_bytes(key, n) & mask;
+    size_t mask = map->capacity - 1, i = hash_bytes(map->seed, key, n) & mask;
 
     while (map->slot[i].key && (map->slot[i].bytes != n || memcmp(map->slot[i].key, key, n)))
         i = (i + 1) & mask;
@@ -50,10 +56,13 @@ static ls__bytes_slot *bytes_slot(const ls__bytes_map *map, const unsigned char 
 static ls_status grow_bytes(ls__bytes_map *map)
 {
     size_t        capacity = map->capacity ? 2 * map->capacity : LEAST;
-    ls__bytes_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count};
+    ls__bytes_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
+                              map->seed};
 
     if (!larger.slot)
         return LS_ENOMEM;
+    if (!map->slot)
+        larger.seed = seed_of(larger.slot);
     for (size_t i = 0; i < map->capacity; i++)
         if (map->slot[i].key)
             *bytes_slot(&larger, map->slot[i].key, map->slot[i].bytes) = map->slot[i];
@@ -94,7 +103,7 @@ static uint64_t pair_key(int32_t first, int32_t second)
 
 static ls__pair_slot *pair_slot(const ls__pair_map *map, uint64_t key)
 {
-    size_t mask = map->capacity - 1, i = mix(key) & mask;
+    size_t mask = map->capacity - 1, i = mix(key ^ map->seed) & mask;
 
     while (map->slot[i].key && map->slot[i].key != key)
         i = (i + 1) & mask;
@@ -104,10 +113,13 @@ static ls__pair_slot *pair_slot(const ls__pair_map *map, uint64_t key)
 static ls_status grow_pairs(ls__pair_map *map)
 {
     size_t       capacity = map->capacity ? 2 * map->capacity : LEAST;
-    ls__pair_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count};
+    ls__pair_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
+                             map->seed};
 
     if (!larger.slot)
         return LS_ENOMEM;
+    if (!map->slot)
+        larger.seed = seed_of(larger.slot);
     for (size_t i = 0; i < map->capacity; i++)
         if (map->slot[i].key)
             *pair_slot(&larger, map->slot[i].key) = map->slot[i];

@@ -1,7 +1,9 @@
 /*
  * maps_impl.h - two hash tables: from strings of bytes, and from pairs of tokens, to an int32.
  *
- * Open addressing, at most half full, nothing is ever removed; {0} is an empty one.
+ * Open addressing, at most half full, nothing is ever removed; {0} is an empty one.  Hashes
+ * depend on where the table's first slots happened to lie, so that no file can be made whose
+ * keys all collide; what is found does not.
  */
 #ifndef LS_DATA_MAPS_IMPL_H
 #define LS_DATA_MAPS_IMPL_H
@@ -20,6 +22,7 @@ typedef struct {
 typedef struct {
     ls__bytes_slot *slot;
     size_t          capacity, count;
+    uint64_t        seed;
 } ls__bytes_map;
 
 typedef struct {
@@ -30,6 +33,7 @@ typedef struct {
 typedef struct {
     ls__pair_slot *slot;
     size_t         capacity, count;
+    uint64_t       seed;
 } ls__pair_map;
 
 /*

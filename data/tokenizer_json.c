@@ -167,6 +167,28 @@ static size_t bytes_of(const parser *p, entry *e, unsigned char *out)
     return size;
 }
 
+static int compare_added(const void *x, const void *y)
+{
+    const ls__added_token *a = x, *b = y;
+    size_t                 n     = a->bytes < b->bytes ? a->bytes : b->bytes;
+    int                    order = a->late - b->late;
+
+    order = order ? order : memcmp(a->text, b->text, n);
+    return order ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static void lay_out_added(ls__bpe *bpe)
+{
+    for (int i = 0; i < bpe->n_added; i++) {
+        ls__added_token *a = &bpe->added[i];
+        a->text            = bpe->bytes + bpe->first[a->id];
+        a->bytes           = bpe->first[a->id + 1] - bpe->first[a->id];
+        bpe->n_early += !a->late;
+        bpe->starts[a->text[0]] |= (unsigned char)(1 << a->late);
+    }
+    qsort(bpe->added, (size_t)bpe->n_added, sizeof *bpe->added, compare_added);
+}
+
 /* Tokens that a whole piece may be: those of bytes. */
 static ls_status list_whole(const parser *p)
 {
@@ -221,11 +243,7 @@ static ls_status lay_out(parser *p)
                            p->name, i, n, (int)LS_TOKEN_LONGEST);
         bpe->first[i + 1] = bpe->first[i] + n;
     }
-    for (int i = 0; i < bpe->n_added; i++) {
-        ls__added_token *a = &bpe->added[i];
-        a->text            = bpe->bytes + bpe->first[a->id];
-        a->bytes           = bpe->first[a->id + 1] - bpe->first[a->id];
-    }
+    lay_out_added(bpe);
     return LS_OK;
 }
 

@@ -24,7 +24,7 @@
 #include "core/utf8.h"
 #include "data/bpe_impl.h"
 
-enum { VOCAB, CONFIG, MAP, ADDED, FILES, MOST_ADDED = 4096 };
+enum { VOCAB, CONFIG, MAP, ADDED, FILES, MOST_ADDED = 4096, NO_ID = -2 };
 
 static const char *const file_name[FILES] = {"vocab.json", "tokenizer_config.json",
                                              "special_tokens_map.json", "added_tokens.json"};
@@ -43,6 +43,7 @@ typedef struct {
     ls_bytes       merges;
     added_token   *added;
     size_t         n_added;
+    ls__bytes_map  id_of; /* of the vocabulary's tokens; NO_ID where it is none */
     ls_strbuf      out;
 } reader;
 
@@ -93,6 +94,7 @@ static void close_all(reader *r)
     free(r->merges_path);
     ls_bytes_free(&r->merges);
     ls_strbuf_free(&r->out);
+    ls__bytes_map_free(&r->id_of);
     free(r->added);
 }
 
@@ -229,6 +231,19 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static ls_status list_vocabulary(reader *r)
+{
+    for (const ls_json *t = r->root[VOCAB]->child; t; t = t->next) {
+        bool     is_id = t->integer && t->whole >= 0 && t->whole <= INT32_MAX;
+        int32_t *place =
+            ls__bytes_map_at(&r->id_of, (const unsigned char *)t->key, strlen(t->key));
+        if (!place)
+            return LS_ENOMEM;
+        *place = is_id ? (int32_t)t->whole : NO_ID;
+    }
+    return LS_OK;
+}
+
 /*
  * Ids: that of the vocabulary, or the next ones behind it.  A special token that has no place
  * anywhere gets one only where it is the end of text.
@@ -238,10 +253,12 @@ static ls_status number(reader *r)
     int64_t next = (int64_t)r->root[VOCAB]->count, last = next;
 
     for (size_t i = 0; i < r->n_added; i++) {
-        added_token   *a     = &r->added[i];
-        const ls_json *known = member(r->root[VOCAB], a->content);
-        if (known && known->integer && (a->id < 0 || a->id == known->whole))
-            a->id = known->whole;
+        added_token         *a     = &r->added[i];
+        const unsigned char *text  = (const unsigned char *)a->content;
+        int32_t              id    = ls__bytes_map_find(&r->id_of, text, strlen(a->content));
+        bool                 known = id >= 0 || id == NO_ID;
+        if (id >= 0 && (a->id < 0 || a->id == id))
+            a->id = id;
         else if (known || (a->id < 0 && strcmp(a->content, end_of_text) != 0))
             return ls_fail(LS_EUNSUPPORTED,
                            "%s: special token \"%.60s\" is %s, which is not in this version",
@@ -300,10 +317,10 @@ static bool is_merge(const char *line, size_t n)
 static ls_status put_merges(reader *r)
 {
     static const char version[] = "#version";
-    const char       *at = (const char *)r->merges.data, *end = at + r->merges.size, *next;
-    const char       *comma = "";
+    const char       *at        = (const char *)r->merges.data, *next; /* NULL: an empty file */
+    const char       *end = at ? at + r->merges.size : at, *comma = "";
 
-    for (int line = 1; at && at < end; line++, at = next) {
+    for (int line = 1; at < end; line++, at = next) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         next             = stop ? stop + 1 : end;
         stop             = stop ? stop : end;
@@ -429,6 +446,8 @@ ls_status ls__vocab_to_json(const char *path, char **json)
         status = check_class(&r);
     if (!status)
         status = collect(&r);
+    if (!status)
+        status = list_vocabulary(&r);
     if (!status)
         status = number(&r);
     if (!status)

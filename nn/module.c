@@ -15,12 +15,10 @@ static char *join_path(const ls_module *parent, const char *name)
 
 static void append_child(ls_module *parent, ls_module *child)
 {
-    ls_module **at = &parent->children;
+    *(parent->last_child ? &parent->last_child->next : &parent->children) = child;
 
-    while (*at)
-        at = &(*at)->next;
-    *at           = child;
-    child->parent = parent;
+    parent->last_child = child;
+    child->parent      = parent;
 }
 
 void *ls_module_new(const ls_module_class *kind, size_t size, ls_module *parent,

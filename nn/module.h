@@ -44,7 +44,7 @@ typedef struct {
 struct ls_module {
     const ls_module_class *kind;
     char                  *path; /* from the root, "" for the root itself */
-    ls_module             *parent, *children, *next;
+    ls_module             *parent, *children, *last_child, *next;
     ls_parameter          *parameters;
     ls_module_hook         hook;
 };

@@ -1,112 +1,211 @@
 /*
- * fuzz_driver.c - mutates the seeds of a target, the same way every time.
+ * fuzz_driver.c - a target as an ordinary program: its seeds, and mutations of them, the same
+ * ones every time.
  *
- *     fuzz_<target> [INPUTS [SEED]]
+ *     fuzz_<target> SEEDS DICTIONARY [INPUTS [NUMBER]]
+ *     fuzz_<target> FILE
  *
- * Each input is a seed after one to eight edits.  It has memory of its own size, so that
- * AddressSanitizer and valgrind see any read beyond it.
+ * Tries every file of the folder SEEDS and then INPUTS (100,000) mutated ones, or one FILE.  A
+ * mutation is one to eight edits, with words out of the DICTIONARY (libFuzzer's format: a
+ * quoted word a line); NUMBER chooses another sequence.  An input has memory of its own size,
+ * so that AddressSanitizer and valgrind see any read beyond it.
  */
+#include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fuzz/fuzz.h"
 
-enum { CAPACITY = 4096 };
+enum { CAPACITY = 16384, MOST_SEEDS = 64, MOST_WORDS = 128, LONGEST_WORD = 128 };
 
-static uint64_t state;
+typedef struct {
+    uint8_t *bytes;
+    size_t   size;
+} input;
+
+static struct {
+    uint64_t state;
+    input    seed[MOST_SEEDS], word[MOST_WORDS];
+    size_t   seeds, words;
+} driver;
 
 /* xorshift64*, below n. */
 static size_t draw(size_t n)
 {
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return (size_t)((state * 0x2545f4914f6cdd1dULL) >> 32) % n;
+    driver.state ^= driver.state >> 12;
+    driver.state ^= driver.state << 25;
+    driver.state ^= driver.state >> 27;
+    return (size_t)((driver.state * 0x2545f4914f6cdd1dULL) >> 32) % n;
 }
 
-static size_t count(const char *const *list)
+/* ---- reading ---- */
+
+static input read_file(const char *path)
 {
-    size_t n = 0;
+    FILE *file = fopen(path, "rb");
+    input x    = {malloc(CAPACITY), 0};
 
-    while (list[n])
-        n++;
-    return n;
+    if (!file || !x.bytes) {
+        perror(path);
+        exit(1);
+    }
+    x.size = fread(x.bytes, 1, CAPACITY, file);
+    fclose(file);
+    return x;
 }
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void read_seeds(const char *folder)
+{
+    struct dirent **entry;
+    char            path[1024];
+    int             n = scandir(folder, &entry, NULL, by_name);
+
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        if (entry[i]->d_name[0] != '.' && driver.seeds < MOST_SEEDS)
+            driver.seed[driver.seeds++] = read_file(path);
+        free(entry[i]);
+    }
+    if (n >= 0)
+        free(entry);
+}
+
+/* The word of a line "...", with \", \\ and \xNN inside; false where it has none. */
+static bool parse_word(const char *line, input *word)
+{
+    unsigned byte;
+    int      taken;
+
+    if (*line++ != '"')
+        return false;
+    *word = (input){malloc(LONGEST_WORD), 0};
+    fuzz_expect(word->bytes != NULL);
+    for (; *line && *line != '"' && word->size < LONGEST_WORD; line += taken) {
+        byte  = (unsigned char)line[*line == '\\'];
+        taken = 1 + (*line == '\\');
+        if (!strncmp(line, "\\x", 2) && sscanf(line + 2, "%2x", &byte) == 1)
+            taken = 4;
+        word->bytes[word->size++] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static void read_words(const char *path)
+{
+    char  line[4 * LONGEST_WORD];
+    FILE *file = fopen(path, "r");
+
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    while (driver.words < MOST_WORDS && fgets(line, sizeof line, file))
+        driver.words += parse_word(line, &driver.word[driver.words]);
+    fclose(file);
+}
+
+/* ---- mutations ---- */
 
 /* Puts n bytes in at a place, as far as there is room. */
-static size_t insert(uint8_t *input, size_t size, size_t at, const void *bytes, size_t n)
+static void insert(input *x, size_t at, const void *bytes, size_t n)
 {
-    if (size + n > CAPACITY)
-        return size;
-    memmove(input + at + n, input + at, size - at);
-    memcpy(input + at, bytes, n);
-    return size + n;
+    if (x->size + n > CAPACITY)
+        return;
+    memmove(x->bytes + at + n, x->bytes + at, x->size - at);
+    memcpy(x->bytes + at, bytes, n);
+    x->size += n;
 }
 
-static size_t cut(uint8_t *input, size_t size, size_t at, size_t n)
+static void cut(input *x, size_t at, size_t n)
 {
-    n = n < size - at ? n : size - at;
-    memmove(input + at, input + at + n, size - at - n);
-    return size - n;
+    n = n < x->size - at ? n : x->size - at;
+    memmove(x->bytes + at, x->bytes + at + n, x->size - at - n);
+    x->size -= n;
 }
 
 /* One edit: change a bit or a byte, cut, double a run, put a word in or over. */
-static size_t edit(uint8_t *input, size_t size)
+static void edit(input *x)
 {
-    uint8_t     run[16];
-    size_t      at   = draw(size + 1);
-    const char *word = fuzz_words[draw(count(fuzz_words))];
-    size_t      n    = draw(sizeof run) + 1;
+    uint8_t      run[16];
+    size_t       at   = draw(x->size + 1);
+    const input *word = &driver.word[draw(driver.words)];
+    size_t       n    = draw(sizeof run) + 1;
 
-    switch (size ? draw(6) : 4) {
+    switch (x->size ? draw(6) : 4) {
     case 0:
-        input[at % size] ^= (uint8_t)(1u << draw(7));
-        return size;
+        x->bytes[at % x->size] ^= (uint8_t)(1u << draw(8));
+        return;
     case 1:
-        input[at % size] = (uint8_t)draw(128);
-        return size;
+        x->bytes[at % x->size] = (uint8_t)draw(256);
+        return;
     case 2:
-        return cut(input, size, at % size, n);
+        cut(x, at % x->size, n);
+        return;
     case 3:
-        at %= size;
-        n = n < size - at ? n : size - at;
-        memcpy(run, input + at, n);
-        return insert(input, size, draw(size + 1), run, n);
+        at %= x->size;
+        n = n < x->size - at ? n : x->size - at;
+        memcpy(run, x->bytes + at, n);
+        insert(x, draw(x->size + 1), run, n);
+        return;
     case 4:
-        return insert(input, size, at, word, strlen(word));
+        insert(x, at, word->bytes, word->size);
+        return;
     default:
-        size = cut(input, size, at % size, strlen(word));
-        return insert(input, size, at < size ? at : size, word, strlen(word));
+        cut(x, at % x->size, word->size);
+        insert(x, at < x->size ? at : x->size, word->bytes, word->size);
     }
 }
 
-static void try_copy(const uint8_t *input, size_t size)
-{
-    uint8_t *exact = malloc(size ? size : 1);
+/* ---- the whole ---- */
 
-    if (!exact)
-        abort();
-    memcpy(exact, input, size);
-    LLVMFuzzerTestOneInput(exact, size);
+static void try_copy(const input *x)
+{
+    uint8_t *exact = malloc(x->size ? x->size : 1);
+
+    fuzz_expect(exact != NULL);
+    memcpy(exact, x->bytes, x->size);
+    LLVMFuzzerTestOneInput(exact, x->size);
     free(exact);
+}
+
+static void try_mutations(long inputs)
+{
+    uint8_t bytes[CAPACITY];
+
+    for (long i = 0; i < inputs; i++) {
+        const input *seed = &driver.seed[draw(driver.seeds)];
+        input        x    = {bytes, seed->size};
+        memcpy(bytes, seed->bytes, seed->size);
+        for (size_t edits = draw(8) + 1; edits; edits--)
+            edit(&x);
+        try_copy(&x);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    long   inputs = argc > 1 ? strtol(argv[1], NULL, 10) : 200000;
-    size_t seeds  = count(fuzz_seeds);
+    long inputs = argc > 3 ? strtol(argv[3], NULL, 10) : 100000;
 
-    state = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : 1;
-    for (long i = 0; i < inputs; i++) {
-        uint8_t     input[CAPACITY];
-        const char *seed = fuzz_seeds[draw(seeds)];
-        size_t      size = strlen(seed), edits = (size_t)i < seeds ? 0 : draw(8) + 1;
-        memcpy(input, seed, size);
-        while (edits--)
-            size = edit(input, size);
-        try_copy(input, size);
+    driver.state = argc > 4 ? strtoull(argv[4], NULL, 10) | 1 : 1;
+    if (argc == 2)
+        driver.seed[driver.seeds++] = read_file(argv[1]);
+    else if (argc > 2) {
+        read_seeds(argv[1]);
+        read_words(argv[2]);
     }
-    printf("%ld inputs\n", inputs);
-    return 0;
+    for (size_t i = 0; i < driver.seeds; i++)
+        try_copy(&driver.seed[i]);
+    if (driver.words && driver.seeds)
+        try_mutations(inputs);
+    for (size_t i = 0; i < driver.seeds; i++)
+        free(driver.seed[i].bytes);
+    for (size_t i = 0; i < driver.words; i++)
+        free(driver.word[i].bytes);
+    printf("%zu seeds, %zu words, %ld inputs\n", driver.seeds, driver.words, inputs);
+    return driver.seeds == 0 || (argc > 2 && driver.words == 0);
 }

@@ -157,6 +157,40 @@ static void test_chars(void)
     model_close(&m);
 }
 
+/* What looks like our own tokenizers and is not must not be taken for them. */
+static void test_not_ours(void)
+{
+#define FILE_WITH(more, vocab)                                                      \
+    "{\"pre_tokenizer\":null," more "\"model\":{\"type\":\"BPE\",\"vocab\":{" vocab \
+    "},\"merges\":[]}}"
+    static const struct {
+        const char *name, *json;
+        ls_status   wanted;
+    } rows[] = {
+        {"ours", FILE_WITH("", "\"a\":1,\" \":0"), LS_OK},
+        {"an id twice", FILE_WITH("", "\"a\":1,\" \":1"), LS_EFORMAT},
+        {"added token",
+         FILE_WITH("\"added_tokens\":[{\"id\":2,\"content\":\"<s>\"}],", "\"a\":1,\" \":0"),
+         LS_EUNSUPPORTED},
+        {"normalizer", FILE_WITH("\"normalizer\":{\"type\":\"Lowercase\"},", "\"a\":1,\" \":0"),
+         LS_EUNSUPPORTED},
+        {"merges of another kind",
+         "{\"pre_tokenizer\":null,\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},"
+         "\"merges\":{}}}",
+         LS_EFORMAT},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ls_tokenizer *t = NULL;
+        TEST_ROW(rows[i].name);
+        temp_put(temp_path("tokenizer.json"), rows[i].json, strlen(rows[i].json));
+        CHECK(ls_hf_read_tokenizer(temp_path("."), &t) == rows[i].wanted);
+        CHECK(!t == (rows[i].wanted != LS_OK));
+        ls_tokenizer_free(t);
+    }
+    unlink(temp_path("tokenizer.json"));
+}
+
 /* One tensor of each width: bits of a half, and what they are worth. */
 static void test_narrow(void)
 {
@@ -280,6 +314,7 @@ int main(void)
     TEST_ROW("Llama in shards");
     test_back(llama(), 1000);
     TEST_ROW("characters");
+    test_not_ours();
     test_chars();
     test_narrow();
     TEST_ROW("memory");

@@ -1,0 +1,35 @@
+# Files that nobody vouches for.  Here each target is an ordinary program that tries its seeds and some mutations; by
+# clang's libFuzzer all of them for half a minute (fuzz_slice), and each for ten minutes of processor time (label long).
+include(${CMAKE_CURRENT_LIST_DIR}/targets.cmake)
+list(TRANSFORM LS_FUZZ_HELPERS PREPEND fuzz/)
+foreach(target ${LS_FUZZ_TARGETS})
+  add_executable(fuzz_${target} fuzz/fuzz_${target}.c fuzz/fuzz_driver.c ${LS_FUZZ_HELPERS})
+  target_compile_definitions(fuzz_${target} PRIVATE _POSIX_C_SOURCE=200809L)
+  target_include_directories(fuzz_${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(fuzz_${target} PRIVATE ls_cli ls_warnings)
+  target_link_options(fuzz_${target} PRIVATE ${LS_FUZZ_LINK})
+  set(inputs 20000)
+  if(target STREQUAL config)
+    set(inputs 4000)
+  elseif(target STREQUAL safetensors)
+    set(inputs 400000)
+  endif()
+  set(seeds ${CMAKE_CURRENT_LIST_DIR}/seeds/${target})
+  add_test(NAME fuzz_${target} COMMAND fuzz_${target} ${seeds} ${seeds}.dict ${inputs})
+  set_tests_properties(fuzz_${target} PROPERTIES LABELS "unit;fuzz" TIMEOUT 120)
+endforeach()
+
+if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT LS_SANITIZE AND NOT LS_COVERAGE)
+  set(run python3 ${CMAKE_CURRENT_LIST_DIR}/run.py ${PROJECT_BINARY_DIR}/fuzz)
+  add_test(NAME fuzz_build COMMAND ${run} build)
+  set_tests_properties(fuzz_build PROPERTIES LABELS fuzz TIMEOUT 600 SKIP_RETURN_CODE 77 PROCESSORS 2
+    FIXTURES_SETUP libfuzzer ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  add_test(NAME fuzz_slice COMMAND ${run} slice 30)
+  set_tests_properties(fuzz_slice PROPERTIES LABELS fuzz TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED libfuzzer
+    ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  foreach(target ${LS_FUZZ_TARGETS})
+    add_test(NAME fuzz_${target}_long COMMAND ${run} long ${target} 10)
+    set_tests_properties(fuzz_${target}_long PROPERTIES LABELS "fuzz;long" TIMEOUT 7200 SKIP_RETURN_CODE 77
+      FIXTURES_REQUIRED libfuzzer ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  endforeach()
+endif()
