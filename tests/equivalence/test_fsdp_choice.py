@@ -95,7 +95,7 @@ def check_example(folder):
     r = cli.run(folder, "4", program=EXAMPLE, env=env)
     cli.check_ok(r)
     cli.equal([line.split(":")[0] for line in r.stdout.splitlines()],
-              ["fsdp-one", "fsdp-ddp", "fsdp-ranks", "identical", "identical"], "lines")
+              ["fsdp-one", "fsdp-ddp", "fsdp-ranks", "identical", "identical", "look at"], "lines")
 
 
 def main():
