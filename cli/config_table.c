@@ -181,7 +181,9 @@ const config_key ls__config_keys[] = {
      .choices = NAMES("auto", "direct", "tree", "halving", "ring"),
      .doc = "The algorithm of collectives; `ring` does not keep the canonical order of sums."},
     {"parallel.timeout_s", KEY_NUMBER, AT(parallel.timeout_s), "60", .max = 1e9, .above = true,
-     .own = true, .doc = "Longest wait for another rank, in seconds."},
+     .own = true,
+     .doc = "Longest wait for another rank, in seconds; to connect, ranks that have "
+            "met may take 10 s even so."},
     {"parallel.check_every", KEY_INT, AT(parallel.check_every), "100", .max = STEPS_END,
      .doc = "Steps between checks that all ranks hold the same parameters; 0 is never."},
     {"parallel.interface", KEY_TEXT_NULL, AT(parallel.interface), "null", .own = true,
