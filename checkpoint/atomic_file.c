@@ -171,7 +171,7 @@ void ls_atomic_sweep(const char *path)
 
     if (!set_names(&f, path, &base)) {
         start  = ls_sprintf(TEMPORARY, BASE_BYTES, base);
-        folder = opendir(f.directory);
+        folder = f.directory ? opendir(f.directory) : NULL;
     }
     while (start && folder && (entry = readdir(folder)))
         if (!strncmp(entry->d_name, start, strlen(start)))

@@ -71,14 +71,15 @@ static ls_status make_manifest(const gathering *g, const file_facts *facts,
 {
     const ls__part *p     = g->part;
     ls_manifest    *m     = g->manifest;
+    int             ranks = g->comm ? p->size : 1;
     size_t          total = 0;
 
-    for (int r = 0; r < p->size; r++)
+    for (int r = 0; r < ranks; r++)
         total += (size_t)facts[r].n_pieces;
-    m->file          = ls_calloc((size_t)p->size, sizeof *m->file);
+    m->file          = ls_calloc((size_t)ranks, sizeof *m->file);
     m->chunk         = ls_calloc(total + 1, sizeof *m->chunk);
     ls_status status = m->file && m->chunk ? add_tensors(p, m) : LS_ENOMEM;
-    for (int r = 0; r < p->size && !status; r++)
+    for (int r = 0; r < ranks && !status; r++)
         status = add_rank(p, r, &facts[r], pieces + r * most, m);
     return status ? status : ls_manifest_check(m, g->folder);
 }
@@ -121,7 +122,7 @@ ls_status ls__manifest_gather(ls_comm *comm, const ls__part *p, const char *fold
         status = ls_comm_all_gather(comm, all, &mine, sizeof mine, LS_U8);
     for (int r = 0; r < p->size && !status && all; r++)
         most = all[r].n_pieces > most ? all[r].n_pieces : most;
-    if (!status)
+    if (!status && all)
         status = gather_pieces(&g, all, most);
     free(all);
     return status;

@@ -55,15 +55,15 @@ static ls__bytes_slot *bytes_slot(const ls__bytes_map *map, const unsigned char 
 
 static ls_status grow_bytes(ls__bytes_map *map)
 {
-    size_t        capacity = map->capacity ? 2 * map->capacity : LEAST;
-    ls__bytes_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
-                              map->seed};
+    size_t        old = map->slot ? map->capacity : 0, capacity = old ? 2 * old : LEAST;
+    ls__bytes_map larger = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
+                            map->seed};
 
     if (!larger.slot)
         return LS_ENOMEM;
     if (!map->slot)
         larger.seed = seed_of(larger.slot);
-    for (size_t i = 0; i < map->capacity; i++)
+    for (size_t i = 0; i < old; i++)
         if (map->slot[i].key)
             *bytes_slot(&larger, map->slot[i].key, map->slot[i].bytes) = map->slot[i];
     ls__bytes_map_free(map);
@@ -112,15 +112,15 @@ static ls__pair_slot *pair_slot(const ls__pair_map *map, uint64_t key)
 
 static ls_status grow_pairs(ls__pair_map *map)
 {
-    size_t       capacity = map->capacity ? 2 * map->capacity : LEAST;
-    ls__pair_map larger   = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
-                             map->seed};
+    size_t       old = map->slot ? map->capacity : 0, capacity = old ? 2 * old : LEAST;
+    ls__pair_map larger = {new_slots(capacity, sizeof *map->slot), capacity, map->count,
+                           map->seed};
 
     if (!larger.slot)
         return LS_ENOMEM;
     if (!map->slot)
         larger.seed = seed_of(larger.slot);
-    for (size_t i = 0; i < map->capacity; i++)
+    for (size_t i = 0; i < old; i++)
         if (map->slot[i].key)
             *pair_slot(&larger, map->slot[i].key) = map->slot[i];
     ls__pair_map_free(map);

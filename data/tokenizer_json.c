@@ -366,8 +366,9 @@ static ls_status parse(parser *p)
         return ls_fail(LS_EFORMAT, "%s: added_tokens is %s, wanted a list", p->name,
                        ls_json_kind_name(p->added));
     ls_status status = check_model(p);
-    if (!status)
-        status = ls__bpe_read_sections(p->root, p->name, p->bpe);
+    if (status || !p->vocab) /* it is there */
+        return status;
+    status = ls__bpe_read_sections(p->root, p->name, p->bpe);
     if (!status)
         status = read_tokens(p);
     prepare_chars(p);
