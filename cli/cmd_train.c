@@ -101,7 +101,10 @@ static int run(arguments *a, int argc, char **argv)
         ls_config_free(&cfg);
         return code;
     }
-    status = a->dry_run ? ls_train_dry_run(&cfg) : ls_train(&cfg, &a->opts, &signal);
+    if (a->nproc)
+        status = ls_nproc_check(&cfg, a->nproc, argv[0]);
+    if (!status)
+        status = a->dry_run ? ls_train_dry_run(&cfg) : ls_train(&cfg, &a->opts, &signal);
     ls_config_free(&cfg);
     if (status)
         return ls_report(status);

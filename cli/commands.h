@@ -9,7 +9,8 @@
 
 #include "core/error.h"
 
-/* train CONFIG [--set key=value]... [--dry-run] */
+/* train CONFIG [--set key=value]... [--dry-run] [--nproc N] [--resume WHAT] [--stop-at N] ...
+ */
 int ls_cmd_train(int argc, char **argv);
 
 /* init CONFIG -o FILE [--set key=value]... */
@@ -51,7 +52,9 @@ int ls_cmd_report(int argc, char **argv);
 /* run -n N [OPTION]... -- PROGRAM [ARGUMENT]...: the launcher; see dist/comm/launch.h. */
 int ls_cmd_run(int argc, char **argv);
 
-/* 0 for success, 2 for usage, config and what this version lacks, 130 for interrupted, else 1.
+/*
+ * 0 for success, 2 for usage, config and what this version lacks, 3 for a number of ranks that
+ * does not fit the batch, 130 for interrupted, else 1.
  */
 int ls_exit_status(ls_status status);
 

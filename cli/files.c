@@ -58,16 +58,6 @@ static ls_status open_candidate(const ls_candidates *c, ls_view_of what, ls_safe
     return ls_fail_in(status, "no checkpoint of %d is valid; the oldest", c->n);
 }
 
-/* A run of a version without checkpoints, or no run at all. */
-static ls_status open_old_run(const char *path, ls_safetensors **file)
-{
-    char     *inside = ls_sprintf("%s/params.safetensors", path);
-    ls_status status = inside ? ls_safetensors_open(inside, file) : LS_ENOMEM;
-
-    free(inside);
-    return status ? ls_fail_in(status, "%s holds no checkpoint", path) : LS_OK;
-}
-
 static ls_status open_checkpoint(const char *path, ls_view_of what, ls_safetensors **file)
 {
     struct stat   info;
@@ -80,7 +70,7 @@ static ls_status open_checkpoint(const char *path, ls_view_of what, ls_safetenso
     if (c.n)
         status = open_candidate(&c, what, file);
     else if (!stat(path, &info) && S_ISDIR(info.st_mode))
-        status = open_old_run(path, file);
+        status = ls_fail(LS_EIO, "%s is neither a checkpoint nor a run that has one", path);
     else
         status = ls_safetensors_open(path, file);
     ls_candidates_free(&c);

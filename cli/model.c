@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint/params.h"
 #include "cli/files.h"
@@ -143,10 +144,29 @@ static ls_status save_model(const ls_model_file *m, const char *path)
     return status;
 }
 
+/* A slip of the hand costs no text. */
+static ls_status refuse_other_file(const char *path)
+{
+    ls_safetensors *there = NULL;
+    struct stat     info;
+
+    if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size)
+        return LS_OK;
+    ls_status status = ls_safetensors_open(path, &there);
+    ls_safetensors_close(there);
+    return status != LS_EFORMAT
+               ? LS_OK
+               : ls_fail(LS_ECONFIG,
+                         "%s is there and is no safetensors file; it is not replaced", path);
+}
+
 ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path)
 {
     char      hex[LS_SHA256_HEX];
-    ls_status status = save_model(m, path);
+    ls_status status = refuse_other_file(path);
+
+    if (!status)
+        status = save_model(m, path);
 
     if (!status)
         status = ls_params_sha256(m->parameters, (size_t)m->n, hex);

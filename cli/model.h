@@ -41,7 +41,10 @@ typedef struct {
     const ls_ends         *ends; /* at which it ends a text; NULL: the tokenizer tells */
 } ls_model_file;
 
-/* Saves it, and prints a line with params_sha256 and path on stdout. */
+/*
+ * Saves it, in place of no other kind of file (ECONFIG), and prints a line with params_sha256
+ * and path on stdout.
+ */
 LS_MUST_CHECK ls_status ls_model_save_and_tell(const ls_model_file *m, const char *path);
 
 /* Vocabulary without looking at data, or 0 where only the data tells it (char, auto). */

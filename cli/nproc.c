@@ -60,6 +60,13 @@ static ls_status check_nproc(const ls_config *cfg, const char *text, const char 
     return status ? status : ls_ranks_check(cfg, *n);
 }
 
+ls_status ls_nproc_check(const ls_config *cfg, const char *nproc, const char *command)
+{
+    int n;
+
+    return check_nproc(cfg, nproc, command, &n);
+}
+
 int ls_nproc_launch(const ls_config *cfg, const char *nproc, int argc, char **argv)
 {
     int       n = 0, code = 0;

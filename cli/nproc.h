@@ -13,4 +13,8 @@
  */
 int ls_nproc_launch(const ls_config *cfg, const char *nproc, int argc, char **argv);
 
+/* What it would refuse of these: ECONFIG, or EWORLD where N ranks do not fit the batch. */
+LS_MUST_CHECK ls_status ls_nproc_check(const ls_config *cfg, const char *nproc,
+                                       const char *command);
+
 #endif

@@ -167,6 +167,9 @@ static const row rows[] = {
     [LS_CFG_STRATEGY_DDP]    = {"ddp", plan_ddp, .wrap = wrap_ddp},
     [LS_CFG_STRATEGY_FSDP]   = {"fsdp", plan_fsdp, .shard = shard_fsdp},
 };
+#define ONE(STRATEGY, name) +1
+_Static_assert(sizeof rows / sizeof *rows == 1 LS_STRATEGY_LIST(ONE), "a row a strategy");
+#undef ONE
 
 static void take(ls_parallelism *p, ls_cfg_strategy strategy)
 {

@@ -5,12 +5,13 @@
  * Rule 2 of the law (docs/architecture.md).  M micro-batches a step, N ranks:
  *
  *   blocks       rank r computes the M/N micro-batches from r M/N on.  A binary counter forms
- * the low levels of the tree inside the rank (nn/grad_sum.h), one all_reduce a bucket forms the
- * top levels across ranks, once a step, while backward is still forming other gradients.  M/N -
- * 1 micro-batches communicate nothing.  M/N a power of two gives the bits of one process, for
- * any N. interleaved  rank r computes the micro-batches k N + r; the low levels are formed
- * across ranks, one all_reduce a bucket and micro-batch, the top levels inside the rank.  N a
- * power of two gives the bits of one process, for any M/N.
+ *                the low levels of the tree inside the rank (nn/grad_sum.h), one all_reduce a
+ *                bucket the top levels across ranks, once a step, while backward is still
+ *                forming other gradients.  The other micro-batches communicate nothing.
+ *                M/N a power of two gives the bits of one process, for any N.
+ *   interleaved  rank r computes the micro-batches k N + r.  The low levels are formed across
+ *                ranks, one all_reduce a bucket and micro-batch, the top levels inside the
+ *                rank.  N a power of two gives the bits of one process, for any M/N.
  *
  *     status = ls_ddp_begin(ddp, tape);
  *     for each micro-batch of this rank, unless something has failed:

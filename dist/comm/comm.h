@@ -44,8 +44,9 @@ const char *ls_comm_transport(const ls_comm *comm); /* "shm", "tcp", "shm+tcp", 
  *   broadcast       out: count; the root's is sent.
  *   reduce          in: count on all; out: count on the root, untouched elsewhere.
  *   all_gather      in: count; out: count of each rank, in rank order.  In place when in is
- * this rank's part of out. reduce_scatter  in: count for each rank, in rank order; out: this
- * rank's count.  In place when out is this rank's part of in, whose other parts are undefined
+ *                   this rank's part of out.
+ *   reduce_scatter  in: count for each rank, in rank order; out: this rank's count.  In place
+ *                   when out is this rank's part of in, whose other parts are undefined
  *                   afterwards.
  *   gather          in: count; out: count of each rank, on the root.
  *   scatter         in: count for each rank, on the root; out: count.

@@ -5,7 +5,7 @@
  *
  * An operation for each tensor pays for a meeting each time, and all of them wait for the end
  * of backward.  Here gradients that are complete at about the same time share a bucket, the
- * last layer's first, and a bucket leaves as soon as it is full:
+ * last layer's first, and a bucket leaves as soon as it is complete:
  *
  *     backward   layer 2 | layer 1 | layer 0 | wait
  *     worker             [ bucket 0 ]        [ bucket 1 ]

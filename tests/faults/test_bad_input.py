@@ -89,6 +89,8 @@ USAGE = [
      ["--set run.step=3", 'did you mean "run.steps"']),
     ("set of a wrong type", ["train", "c.json", "--set", "run.steps=x"], ["run.steps", "integer"]),
     ("nproc 0", ["train", "c.json", "--nproc", "0"], ["--nproc 0", "want 1 to"]),
+    ("nproc 0, dry", ["train", "c.json", "--nproc", "0", "--dry-run"], ["--nproc 0", "want 1 to"]),
+    ("init over a text", ["init", "c.json", "-o", "text.txt"], ["text.txt is there and is no safetensors file"]),
     ("nproc that is none", ["train", "c.json", "--nproc=two"], ["--nproc two", "want 1 to"]),
     ("nproc over MPI", ["train", "c.json", "--nproc", "2", "--set", "parallel.backend=mpi"],
      ["parallel.backend", "mpirun -n 2"]),
@@ -145,7 +147,7 @@ USAGE = [
 FILES = [
     ("eval of nothing", ["eval", "nope"], ["nope"]),
     ("eval of a text", ["eval", "text.txt"], ["text.txt"]),
-    ("eval of an empty directory", ["eval", "folder"], ["folder/params.safetensors"]),
+    ("eval of an empty directory", ["eval", "folder"], ["folder is neither a checkpoint nor a run that has one"]),
     ("inspect of a text", ["inspect", "text.txt"], ["text.txt"]),
     ("inspect of an empty file", ["inspect", "empty.txt"], ["empty.txt"]),
     ("diff with nothing", ["diff", "small.safetensors", "nope"], ["nope"]),
