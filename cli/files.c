@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/checkpoints.h"
 #include "core/alloc.h"
@@ -58,6 +59,20 @@ static ls_status open_candidate(const ls_candidates *c, ls_view_of what, ls_safe
     return ls_fail_in(status, "no checkpoint of %d is valid; the oldest", c->n);
 }
 
+/* A directory without checkpoints: what runs left before there were any, or none of a run. */
+static ls_status open_parameters_of(const char *path, ls_safetensors **file)
+{
+    char     *inside = ls_sprintf("%s/params.safetensors", path);
+    ls_status status = LS_ENOMEM;
+
+    if (inside && access(inside, F_OK))
+        status = ls_fail(LS_EIO, "%s is neither a checkpoint nor a run that has one", path);
+    else if (inside)
+        status = ls_safetensors_open(inside, file);
+    free(inside);
+    return status;
+}
+
 static ls_status open_checkpoint(const char *path, ls_view_of what, ls_safetensors **file)
 {
     struct stat   info;
@@ -70,7 +85,7 @@ static ls_status open_checkpoint(const char *path, ls_view_of what, ls_safetenso
     if (c.n)
         status = open_candidate(&c, what, file);
     else if (!stat(path, &info) && S_ISDIR(info.st_mode))
-        status = ls_fail(LS_EIO, "%s is neither a checkpoint nor a run that has one", path);
+        status = open_parameters_of(path, file);
     else
         status = ls_safetensors_open(path, file);
     ls_candidates_free(&c);
