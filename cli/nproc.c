@@ -62,7 +62,7 @@ static ls_status check_nproc(const ls_config *cfg, const char *text, const char 
 
 ls_status ls_nproc_check(const ls_config *cfg, const char *nproc, const char *command)
 {
-    int n;
+    int n = 0;
 
     return check_nproc(cfg, nproc, command, &n);
 }
