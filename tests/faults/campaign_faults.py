@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cli  # noqa: E402
 import jobs  # noqa: E402
 import two_hosts  # noqa: E402
-from campaign_round import END_S, SOON_S, STEPS, TooLate  # noqa: E402
+from campaign_round import END_S, PATIENCE_S, SOON_S, STEPS, TooLate  # noqa: E402
 
 STOPPED_S = 2.5 * jobs.SLOWER  # parallel.timeout_s where a rank or a cable stops
 MEETING_S = 10  # what ranks that have met may take to connect, however short parallel.timeout_s is (rendezvous.c)
@@ -207,11 +207,11 @@ def failing_disk(r):
 
 # ---- networks ----
 
-def on_two_hosts(r, hosts):
+def on_two_hosts(r, hosts, timeout_s=STOPPED_S):
     """A launcher on each host; they share the disk."""
     env = {"LOCKSTEP_SECRET": f"of round {r.number}"}
     return [r.launch("--nnodes", 2, "--node-rank", i, "--rdzv", "10.77.0.1:29500", n=r.n // 2, env=env,
-                     under=hosts.enter(i), parallel__timeout_s=STOPPED_S, parallel__backend="auto") for i in (0, 1)]
+                     under=hosts.enter(i), parallel__timeout_s=timeout_s, parallel__backend="auto") for i in (0, 1)]
 
 
 def listeners(hosts):
@@ -219,27 +219,29 @@ def listeners(hosts):
                    for i in (0, 1))
 
 
-def with_hosts(body):
-    def fault(r):
-        hosts = two_hosts.Hosts()
-        try:
-            r.n, r.how["backend"] = r.draw.choice((2, 4)), "tcp between two hosts"
-            job = on_two_hosts(r, hosts)
-            r.wait(job[0])
-            body(r, hosts, *job)
-            cli.equal(listeners(hosts), "", "ports left")
-        finally:
-            hosts.close()
-        r.nothing_left()
-    fault.__doc__ = body.__doc__
-    return fault
+def with_hosts(timeout_s):
+    def of(body):
+        def fault(r):
+            hosts = two_hosts.Hosts()
+            try:
+                r.n, r.how["backend"] = r.draw.choice((2, 4)), "tcp between two hosts"
+                job = on_two_hosts(r, hosts, timeout_s)
+                r.wait(job[0])
+                body(r, hosts, *job)
+                cli.equal(listeners(hosts), "", "ports left")
+            finally:
+                hosts.close()
+            r.nothing_left()
+        fault.__doc__ = body.__doc__
+        return fault
+    return of
 
 
 def set_cable(hosts, end, state):
     two_hosts.ip("-n", hosts.names[end], "link", "set", "x0", state)
 
 
-@with_hosts
+@with_hosts(STOPPED_S)
 def cut_cable(r, hosts, first, second):
     """Both sides notice, name a rank of the other side, and end; with the cable back the run goes on."""
     end = r.draw.randrange(2)
@@ -263,7 +265,7 @@ def cut_cable(r, hosts, first, second):
     r.nothing_left(first, second, *then, mounted=True)
 
 
-@with_hosts
+@with_hosts(PATIENCE_S)  # TCP's own pauses double after each loss
 def slow_cable(r, hosts, first, second):
     """A queue of up to 400 ms that loses what is too much, or short cuts: only time is lost."""
     r.begin()
