@@ -153,7 +153,6 @@ static ls_plan_kind plan_ddp(const ls_config *cfg)
 /* ---- a row a strategy ---- */
 
 typedef struct {
-    const char *name;
     ls_plan_kind (*plan)(const ls_config *cfg); /* whose memory it needs */
     /* One of the two: it shards a model without values, or wraps one that has them. */
     ls_status (*shard)(const ls_parallelism *p, const ls_config *cfg, const ls_ranks *ranks,
@@ -163,13 +162,14 @@ typedef struct {
 } row;
 
 static const row rows[] = {
-    [LS_CFG_STRATEGY_SINGLE] = {"single", plan_single, .wrap = wrap_single},
-    [LS_CFG_STRATEGY_DDP]    = {"ddp", plan_ddp, .wrap = wrap_ddp},
-    [LS_CFG_STRATEGY_FSDP]   = {"fsdp", plan_fsdp, .shard = shard_fsdp},
+    [LS_CFG_STRATEGY_SINGLE] = {plan_single, .wrap = wrap_single},
+    [LS_CFG_STRATEGY_DDP]    = {plan_ddp, .wrap = wrap_ddp},
+    [LS_CFG_STRATEGY_FSDP]   = {plan_fsdp, .shard = shard_fsdp},
 };
-#define ONE(STRATEGY, name) +1
-_Static_assert(sizeof rows / sizeof *rows == 1 LS_STRATEGY_LIST(ONE), "a row a strategy");
-#undef ONE
+#define NAME_OF(STRATEGY, name) [LS_CFG_STRATEGY_##STRATEGY] = #name,
+static const char *const names[] = {LS_STRATEGY_LIST(NAME_OF)};
+#undef NAME_OF
+_Static_assert(sizeof rows / sizeof *rows == sizeof names / sizeof *names, "a row a strategy");
 
 static void take(ls_parallelism *p, ls_cfg_strategy strategy)
 {
@@ -258,10 +258,10 @@ static ls_status check_limit(const ls_parallelism *p, const ls_config *cfg,
         "run.memory_mb: %lld MiB, but under \"%s\" a rank of this config needs about "
         "%lld MiB (parameters %lld, gradients %lld, optimizer %lld, activations %lld, "
         "communication %lld); see lockstep plan",
-        (long long)cfg->run.memory_mb, rows[p->strategy].name,
-        (long long)(plan->total >> 20) + 1, (long long)(plan->params >> 20),
-        (long long)(plan->grads >> 20), (long long)(plan->optim >> 20),
-        (long long)(plan->activations >> 20), (long long)(plan->comm >> 20));
+        (long long)cfg->run.memory_mb, names[p->strategy], (long long)(plan->total >> 20) + 1,
+        (long long)(plan->params >> 20), (long long)(plan->grads >> 20),
+        (long long)(plan->optim >> 20), (long long)(plan->activations >> 20),
+        (long long)(plan->comm >> 20));
 }
 
 ls_status ls_parallel_choose(const ls_config *cfg, const ls_ranks *ranks, ls_module *model,
